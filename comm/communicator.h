@@ -118,12 +118,17 @@ class Work {
   std::shared_ptr<State> state_;
 };
 
-/// The members, tag and deadline of a collective. Every member passes the same group (ascending
-/// ranks that include its own) and the same tag; operations in flight have different tags.
+/// The members, tag and deadline of a collective. Every member passes the same group, tag and
+/// urgency; operations in flight have different tags.
 struct CollectiveOptions {
-  std::span<const int> group;  ///< Empty: the whole generation.
+  /// Different ranks by position, its own among them, in any order that all members share. Empty:
+  /// the whole generation, by rank.
+  std::span<const int> group;
   uint64_t tag = 0;
   std::optional<Deadline> deadline;  ///< Default: the group's operation_timeout from the call.
+  /// Whether its messages pass the bulk of other collectives, on the connections of Send's urgent
+  /// ones.
+  bool urgent = false;
 };
 
 /// The contributions of all members to a ReduceTree; every member knows them from the plan.
@@ -157,15 +162,15 @@ class SharedBuffer {
 /// kDeadlineExceeded (the message names the peer that was waited for), kAborted (Abort was called;
 /// the message is that of its reason), kInvalidArgument, kFailedPrecondition (not connected to a
 /// peer). Members whose calls with one tag disagree (another collective, element type, operation,
-/// root or counts) detect it within half a second of waiting for each other. Every member's call
-/// then fails with kInvalidArgument and a message that names two members and the field that
-/// differs, and all other operations of the group are aborted. A member whose call needs no reply
-/// (the root of a small broadcast) may have succeeded by then. After an error the outputs are
-/// unspecified, inputs of out-of-place calls are unchanged, and the communicator must be replaced.
-/// When a peer calls Abort, operations with that peer fail with kAborted and the peer's reason.
-/// When a peer destroys its communicator, they fail with kUnavailable, except for messages that it
-/// sent before. Neither counts as a loss. Thread: any; operations may run from several threads at
-/// once, each with its own tag.
+/// urgency, root or counts) detect it within half a second of waiting for each other. Every
+/// member's call then fails with kInvalidArgument and a message that names two members and the
+/// field that differs, and all other operations of the group are aborted. A member whose call needs
+/// no reply (the root of a small broadcast) may have succeeded by then. After an error the outputs
+/// are unspecified, inputs of out-of-place calls are unchanged, and the communicator must be
+/// replaced. When a peer calls Abort, operations with that peer fail with kAborted and the peer's
+/// reason. When a peer destroys its communicator, they fail with kUnavailable, except for messages
+/// that it sent before. Neither counts as a loss. Thread: any; operations may run from several
+/// threads at once, each with its own tag.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -255,12 +260,14 @@ class Communicator {
                             const CollectiveOptions& options) = 0;
 
   /// Runs `call`, which makes one collective of this communicator, on a progress thread of the
-  /// communicator, and returns at once. Calls begin in the order in which they were started, up to
-  /// four at a time; members start them in the same order. Everything that `call` refers to must
-  /// live until the Work ends. A Work whose wait reaches its deadline aborts the group, because a
-  /// collective that one member gave up cannot succeed at the others. Urgent messages pass the bulk
-  /// of collectives.
-  virtual Work Start(std::function<Status()> call) = 0;
+  /// communicator, and returns at once. Urgent calls and the others have threads of their own, so
+  /// that no urgent call waits for one that is not, whatever that waits for. Among each, calls
+  /// begin in the order in which they were started, up to four at a time; members start them in the
+  /// same order. Everything that `call` refers to must live until the Work ends. A Work whose wait
+  /// reaches its deadline aborts the group, because a collective that one member gave up cannot
+  /// succeed at the others. Urgent messages pass the bulk of collectives
+  /// (CollectiveOptions::urgent).
+  virtual Work Start(std::function<Status()> call, bool urgent) = 0;
 
   /// Ends every wait of this process in this group with `reason`, notifies the connected peers and
   /// closes the connections. Idempotent; never blocks. Delivery of the notification takes at most a

@@ -151,9 +151,11 @@ class Overlap {
       Work sum;
       if (during) {
         const CollectiveOptions options = Next();
-        sum = group_.Start([this, options] {
-          return group_.AllReduce(buffer_, DType::kF32, ReduceOp::kSum, options);
-        });
+        sum = group_.Start(
+            [this, options] {
+              return group_.AllReduce(buffer_, DType::kF32, ReduceOp::kSum, options);
+            },
+            /*urgent=*/false);
       }
       if (first()) {
         HEDDLE_RETURN_IF_ERROR(Ask(there, back, during ? &sum : nullptr, seconds));

@@ -1,7 +1,6 @@
 #include "comm/collective/collective.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -10,14 +9,12 @@
 
 namespace heddle::comm {
 
-namespace {
 // Messages that a step waits for in both directions must not be behind bulk. The rest of a large
 // gather is bulk itself.
-bool IsUrgent(Phase phase) {
-  return phase == Phase::kBarrierUp || phase == Phase::kBarrierDown || phase == Phase::kGatherUp ||
-         phase == Phase::kGatherDown;
+bool Collective::IsUrgent(Phase phase) const {
+  return urgent_ || phase == Phase::kBarrierUp || phase == Phase::kBarrierDown ||
+         phase == Phase::kGatherUp || phase == Phase::kGatherDown;
 }
-}  // namespace
 
 Result<std::unique_ptr<Collective>> Collective::Begin(Group& group,
                                                       const CollectiveOptions& options,
@@ -27,17 +24,19 @@ Result<std::unique_ptr<Collective>> Collective::Begin(Group& group,
     ranks.resize(static_cast<size_t>(group.size()));
     std::iota(ranks.begin(), ranks.end(), 0);
   }
-  if (std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end()) {
-    return InvalidArgumentError("the ranks of a collective's group must ascend");
+  std::vector<int> sorted = ranks;
+  std::ranges::sort(sorted);
+  if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end()) {
+    return InvalidArgumentError("rank {} is twice in the collective's group", *twice);
   }
   const auto own = std::find(ranks.begin(), ranks.end(), group.options().rank);
-  if (own == ranks.end() || ranks.front() < 0 || ranks.back() >= group.size()) {
+  if (own == ranks.end() || sorted.front() < 0 || sorted.back() >= group.size()) {
     return InvalidArgumentError("rank {} is not in the collective's group", group.options().rank);
   }
   const auto position = static_cast<int>(own - ranks.begin());
   const Deadline deadline = options.deadline.value_or(After(group.options().operation_timeout));
   return std::unique_ptr<Collective>(
-      new Collective(group, std::move(ranks), position, number, deadline));
+      new Collective(group, std::move(ranks), position, number, options.urgent, deadline));
 }
 
 std::unique_ptr<Collective> Collective::Among(const std::vector<int>& positions) const {
@@ -49,7 +48,7 @@ std::unique_ptr<Collective> Collective::Among(const std::vector<int>& positions)
   }
   HEDDLE_CHECK(own >= 0, "a call among others");
   return std::unique_ptr<Collective>(
-      new Collective(group_, std::move(ranks), own, number_, deadline_));
+      new Collective(group_, std::move(ranks), own, number_, urgent_, deadline_));
 }
 
 Collective::~Collective() {

@@ -55,7 +55,7 @@ class Collective {
  public:
   using Pending = std::shared_ptr<Work::State>;
 
-  /// Begins the call `number`. Errors: kInvalidArgument (the ranks of the group are not ascending,
+  /// Begins the call `number`. Errors: kInvalidArgument (the ranks of the group are not different,
   /// or do not include this worker).
   static Result<std::unique_ptr<Collective>> Begin(Group& group,
                                                    const CollectiveOptions& options,
@@ -95,12 +95,15 @@ class Collective {
              std::vector<int> ranks,
              int position,
              const CallNumber& number,
+             bool urgent,
              Deadline deadline)
       : group_(group),
         ranks_(std::move(ranks)),
         position_(position),
         number_(number),
+        urgent_(urgent),
         deadline_(deadline) {}
+  bool IsUrgent(Phase phase) const;
   MessageKey KeyOf(Phase phase, int64_t major, int64_t minor) const;
   void Keep(const Pending& pending);
 
@@ -108,6 +111,7 @@ class Collective {
   const std::vector<int> ranks_;
   const int position_;
   const CallNumber number_;
+  const bool urgent_;
   const Deadline deadline_;
   std::vector<Pending> in_flight_;
   std::vector<ScratchPool::Piece> scratch_;

@@ -98,8 +98,8 @@ struct Hierarchy {
 /// The properties of a group's links on which its collectives depend; made once per group. Pure.
 class Topology {
  public:
-  /// The topology of `group` (ranks into `links`, ascending). Takes time proportional to the number
-  /// of pairs.
+  /// The topology of `group` (ranks into `links`, by position). Takes time proportional to the
+  /// number of pairs.
   static Topology Of(const LinkTable& links, std::span<const int> group);
   /// The topology if no links are known: all links are equal and there are no islands.
   static Topology Uniform(int members, const Link& link = {});

@@ -22,7 +22,8 @@ class CommunicatorImpl final : public Communicator {
   explicit CommunicatorImpl(std::shared_ptr<Group> group)
       : group_(std::move(group)),
         topologies_(group_->options().links),
-        progress_(group_) {}
+        bulk_calls_(group_, TrafficClass::kBulk),
+        urgent_calls_(group_, TrafficClass::kUrgent) {}
   ~CommunicatorImpl() override {
     group_->losses().DropHandler();
     group_->Leave();
@@ -78,8 +79,8 @@ class CommunicatorImpl final : public Communicator {
                     DType dtype,
                     const CollectiveOptions& options) override;
 
-  Work Start(std::function<Status()> call) override {
-    return Work(progress_.Start(std::move(call)));
+  Work Start(std::function<Status()> call, bool urgent) override {
+    return Work((urgent ? urgent_calls_ : bulk_calls_).Start(std::move(call)));
   }
 
   void Abort(const Status& reason) override { group_->Abort(reason); }
@@ -106,7 +107,8 @@ class CommunicatorImpl final : public Communicator {
 
   const std::shared_ptr<Group> group_;
   TopologyCache topologies_;
-  Progress progress_;
+  Progress bulk_calls_;
+  Progress urgent_calls_;
 };
 
 Status CheckElements(size_t bytes, DType dtype) {

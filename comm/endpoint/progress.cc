@@ -65,14 +65,18 @@ std::shared_ptr<Work::State> Progress::Start(std::function<Status()> run) {
   const MutexLock lock(mutex_);
   queue_.push_back(call);
   if (queue_.size() > idle_ && threads_.size() < kMaxThreads) {
-    threads_.emplace_back("heddle-progress", [this] { Serve(); });
+    threads_.emplace_back(
+        traffic_class_ == TrafficClass::kUrgent ? "heddle-urgent" : "heddle-progress",
+        [this] { Serve(); });
   }
   changed_.NotifyOne();
   return call;
 }
 
 void Progress::Serve() {
-  PreferLongSlices();
+  if (traffic_class_ == TrafficClass::kBulk) {
+    PreferLongSlices();
+  }
   while (true) {
     std::shared_ptr<Call> call;
     {

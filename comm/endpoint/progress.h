@@ -1,5 +1,6 @@
 /// \file
-/// The progress threads of a communicator, which run started collectives, up to four at a time.
+/// The progress threads of a communicator, which run the started collectives of one traffic class,
+/// up to four at a time.
 #pragma once
 
 #include <deque>
@@ -12,13 +13,16 @@
 #include "base/thread.h"
 #include "comm/group/group.h"
 #include "comm/message/work.h"
+#include "comm/transport/traffic_class.h"
 
 namespace heddle::comm {
 
-/// The progress threads of a communicator. Thread: any.
+/// The progress threads of a communicator for the calls of a traffic class. Thread: any.
 class Progress {
  public:
-  explicit Progress(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  Progress(std::shared_ptr<Group> group, TrafficClass traffic_class)
+      : group_(std::move(group)),
+        traffic_class_(traffic_class) {}
   /// Cancels the calls that have not begun (kCancelled) and waits for those that have. The group
   /// must have ended before.
   ~Progress();
@@ -55,6 +59,7 @@ class Progress {
   void Serve() HEDDLE_EXCLUDES(mutex_);
 
   const std::shared_ptr<Group> group_;
+  const TrafficClass traffic_class_;
   Mutex mutex_;
   CondVar changed_;
   std::deque<std::shared_ptr<Call>> queue_ HEDDLE_GUARDED_BY(mutex_);

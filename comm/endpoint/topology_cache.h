@@ -19,7 +19,7 @@ class TopologyCache {
  public:
   explicit TopologyCache(std::shared_ptr<const LinkTable> links) : links_(std::move(links)) {}
 
-  /// The topology of `group` (ascending ranks; empty: all members of the generation). `size`: the
+  /// The topology of `group` (ranks by position; empty: all members of the generation). `size`: the
   /// number of the generation's members. Precondition: the links, if known, are of `size` workers.
   std::shared_ptr<const Topology> Of(std::span<const int> group, int size) HEDDLE_EXCLUDES(mutex_) {
     std::vector<int> ranks(group.begin(), group.end());

@@ -13,8 +13,9 @@ CallNumbers::CallNumbers(int members) {
   everyone_ = Hash64(std::as_bytes(std::span(ranks)));
 }
 
-CallNumber CallNumbers::Next(const CollectiveOptions& options, const CallSignature& signature) {
+CallNumber CallNumbers::Next(const CollectiveOptions& options, CallSignature signature) {
   constexpr size_t kMaxCounted = 1 << 16;
+  signature.urgent = options.urgent;
   CallNumber number{
       .tag = options.tag,
       .space = SpaceOf(EncodeSignature(signature)),

@@ -20,8 +20,9 @@ class CallNumbers {
 
   /// The number of a collective that begins on this worker. The calls of each pair of tag and
   /// member ranks are counted from 1; the ordinal is 0 for a new pair once 65,536 are counted.
-  /// Every collective takes a number, whether messages or shared memory carry it.
-  CallNumber Next(const CollectiveOptions& options, const CallSignature& signature)
+  /// Every collective takes a number, whether messages or shared memory carry it. The urgency of
+  /// `options` becomes that of `signature`.
+  CallNumber Next(const CollectiveOptions& options, CallSignature signature)
       HEDDLE_EXCLUDES(mutex_);
 
  private:

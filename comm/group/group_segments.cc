@@ -2,7 +2,6 @@
 #include "comm/group/group_segments.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -29,9 +28,9 @@ GroupSegments::GroupSegments(Group& group, std::shared_ptr<SharedRegions> region
   }
 }
 
-bool GroupSegments::Matches(const Entry& entry, std::span<const int> ranks) const {
+bool GroupSegments::Matches(const Entry& entry, std::span<const int> ranks) {
   return ranks.empty()
-             ? entry.ranks.size() == hosts_.size()
+             ? entry.everyone
              : std::equal(entry.ranks.begin(), entry.ranks.end(), ranks.begin(), ranks.end());
 }
 
@@ -49,10 +48,11 @@ Result<std::shared_ptr<GroupSegment>> GroupSegments::Get(const CollectiveOptions
     ranks.resize(hosts_.size());
     std::iota(ranks.begin(), ranks.end(), 0);
   }
-  const auto known = [&](int rank) { return rank >= 0 && rank < static_cast<int>(hosts_.size()); };
-  if (!std::all_of(ranks.begin(), ranks.end(), known) ||
-      std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end() ||
-      std::find(ranks.begin(), ranks.end(), group_.options().rank) == ranks.end()) {
+  std::vector<int> sorted = ranks;
+  std::ranges::sort(sorted);
+  if (sorted.front() < 0 || sorted.back() >= static_cast<int>(hosts_.size()) ||
+      std::ranges::adjacent_find(sorted) != sorted.end() ||
+      !std::ranges::binary_search(sorted, group_.options().rank)) {
     return std::shared_ptr<GroupSegment>();  // No group at all: who exchanges messages says so.
   }
   const Deadline deadline = options.deadline.value_or(After(group_.options().operation_timeout));
@@ -75,8 +75,12 @@ Result<std::shared_ptr<GroupSegment>> GroupSegments::Get(const CollectiveOptions
     HEDDLE_RETURN_IF_ERROR(look);
   }
   const bool may_share = ranks.size() >= 2 && ranks.size() <= kMaxSharing && OnOneHost(ranks);
-  auto entry = std::make_shared<Entry>(Entry{
-      .ranks = std::move(ranks), .hash = number.group, .forming = may_share, .group = nullptr});
+  const bool everyone = ranks.size() == hosts_.size() && ranks == sorted;
+  auto entry = std::make_shared<Entry>(Entry{.ranks = std::move(ranks),
+                                             .everyone = everyone,
+                                             .hash = number.group,
+                                             .forming = may_share,
+                                             .group = nullptr});
   entries_.push_back(entry);
   return may_share ? FormEntry(*entry, number, deadline) : std::shared_ptr<GroupSegment>();
 }

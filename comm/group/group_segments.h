@@ -42,12 +42,13 @@ class GroupSegments {
 
  private:
   struct Entry {
-    std::vector<int> ranks;
-    uint64_t hash = 0;  ///< CallNumber::group.
+    std::vector<int> ranks;  ///< By position.
+    bool everyone = false;   ///< They are those of all members, in their order.
+    uint64_t hash = 0;       ///< CallNumber::group.
     bool forming = true;
     std::shared_ptr<GroupSegment> group;  ///< Null after forming: members share no memory.
   };
-  bool Matches(const Entry& entry, std::span<const int> ranks) const;
+  static bool Matches(const Entry& entry, std::span<const int> ranks);
   class Forming;
   /// Forms the segment of `entry`. Releases the lock while it communicates.
   Result<std::shared_ptr<GroupSegment>> FormEntry(Entry& entry,

@@ -22,7 +22,7 @@ constexpr int64_t kCountBytes = int64_t{1} << 20;
 
 Result<bool> SegmentCall::EnterSmall(uint64_t shape, std::span<const std::byte> data) {
   data_ = data;
-  const SegmentAnnouncement announcement{.shape = shape, .data = data};
+  const SegmentAnnouncement announcement{.shape = ShapeOf(shape), .data = data};
   return SegmentEntry(*this, announcement).Enter();
 }
 
@@ -31,7 +31,7 @@ Result<bool> SegmentCall::EnterBulk(uint64_t shape,
                                     std::span<const size_t> sizes,
                                     std::span<std::byte*> places) {
   place_ = PlaceOf(bulk);
-  const SegmentAnnouncement announcement{.shape = shape, .place = place_};
+  const SegmentAnnouncement announcement{.shape = ShapeOf(shape), .place = place_};
   HEDDLE_ASSIGN_OR_RETURN(const bool entered, SegmentEntry(*this, announcement).Enter());
   if (!entered) {
     if (place_.fresh == 1) {  // It is offered again with the next call.

@@ -53,6 +53,8 @@ class SegmentCall : public SegmentSlot {
   Status Pace(int64_t sent, int64_t received);
 
  private:
+  /// Members agree on the urgency, too: it decides which messages do a call that finds no slot.
+  uint64_t ShapeOf(uint64_t shape) const { return options_.urgent ? ~shape : shape; }
   SegmentPlace PlaceOf(std::span<const std::byte> bulk);
   void HandOver();
   Status Locate(std::span<const size_t> sizes, std::span<std::byte*> places);

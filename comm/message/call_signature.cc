@@ -8,12 +8,16 @@ namespace heddle::comm {
 
 namespace {
 
-// From the top: kind (4 bits), element type (3), operation (2), detail (13).
-constexpr int kDetailBits = 13;
+// From the top: kind (4 bits), element type (3), operation (2), urgency (1), detail (12).
+constexpr int kDetailBits = 12;
+constexpr int kUrgencyBits = 1;
 constexpr int kOpBits = 2;
 constexpr int kTypeBits = 3;
+constexpr int kOpAt = kDetailBits + kUrgencyBits;
+constexpr int kTypeAt = kOpAt + kOpBits;
+constexpr int kKindAt = kTypeAt + kTypeBits;
 /// A broadcast's detail: the root, then its size.
-constexpr int kSizeBits = 4;
+constexpr int kSizeBits = 3;
 
 constexpr uint32_t Mask(int bits) {
   return (1U << bits) - 1;
@@ -23,6 +27,7 @@ struct Fields {
   uint32_t kind = 0;
   uint32_t dtype = 0;
   uint32_t op = 0;
+  uint32_t urgency = 0;
   uint32_t root = 0;
   uint32_t counts = 0;
 };
@@ -30,9 +35,10 @@ struct Fields {
 Fields Decode(uint32_t signature) {
   Fields fields;
   const uint32_t detail = signature & Mask(kDetailBits);
-  fields.kind = signature >> (kTypeBits + kOpBits + kDetailBits);
-  fields.dtype = (signature >> (kOpBits + kDetailBits)) & Mask(kTypeBits);
-  fields.op = (signature >> kDetailBits) & Mask(kOpBits);
+  fields.kind = signature >> kKindAt;
+  fields.dtype = (signature >> kTypeAt) & Mask(kTypeBits);
+  fields.op = (signature >> kOpAt) & Mask(kOpBits);
+  fields.urgency = (signature >> kDetailBits) & Mask(kUrgencyBits);
   const bool rooted = fields.kind == static_cast<uint32_t>(CallKind::kBroadcast);
   fields.root = rooted ? detail >> kSizeBits : 0;
   fields.counts = rooted ? detail & Mask(kSizeBits) : detail;
@@ -58,6 +64,10 @@ std::string_view OpName(uint32_t op) {
   return kNames[op & 3U];
 }
 
+std::string_view UrgencyName(uint32_t urgency) {
+  return urgency == 0 ? "bulk" : "urgent";
+}
+
 }  // namespace
 
 std::string_view CallName(uint32_t signature) {
@@ -70,9 +80,10 @@ uint32_t EncodeSignature(const CallSignature& signature) {
   const uint32_t detail =
       rooted ? ((signature.root << kSizeBits) | (counts & Mask(kSizeBits))) & Mask(kDetailBits)
              : counts & Mask(kDetailBits);
-  return (static_cast<uint32_t>(signature.kind) << (kTypeBits + kOpBits + kDetailBits)) |
-         (static_cast<uint32_t>(signature.dtype) << (kOpBits + kDetailBits)) |
-         (static_cast<uint32_t>(signature.op) << kDetailBits) | detail;
+  return (static_cast<uint32_t>(signature.kind) << kKindAt) |
+         (static_cast<uint32_t>(signature.dtype) << kTypeAt) |
+         (static_cast<uint32_t>(signature.op) << kOpAt) |
+         (static_cast<uint32_t>(signature.urgent) << kDetailBits) | detail;
 }
 
 std::string DescribeConflict(const std::string& name,
@@ -93,6 +104,10 @@ std::string DescribeConflict(const std::string& name,
   if (own.op != other.op) {
     return fmt::format("{} calls {} with op {}, {} with op {}", name, kind, OpName(own.op),
                        other_name, OpName(other.op));
+  }
+  if (own.urgency != other.urgency) {
+    return fmt::format("{} calls {} as {}, {} as {}", name, kind, UrgencyName(own.urgency),
+                       other_name, UrgencyName(other.urgency));
   }
   if (own.root != other.root) {
     return fmt::format("{} calls {} with root {}, {} with root {}", name, kind, own.root,

@@ -32,10 +32,11 @@ struct CallSignature {
   CallKind kind = CallKind::kBarrier;
   DType dtype = DType::kF32;
   ReduceOp op = ReduceOp::kSum;
+  bool urgent = false;  ///< CollectiveOptions::urgent.
   /// Root position of a broadcast. 9 bits are encoded, so that roots that differ by a multiple of
   /// 512 are not told apart.
   uint32_t root = 0;
-  /// A hash of the sizes on which all members must agree. 13 bits are encoded, 4 for a broadcast.
+  /// A hash of the sizes on which all members must agree. 12 bits are encoded, 3 for a broadcast.
   uint64_t counts = 0;
 };
 

@@ -27,7 +27,7 @@ using Digest = std::array<std::byte, 32>;
 
 inline constexpr uint64_t kHandshakeMagic =
     0x656C646465480A0D;  // "\r\nHeddle": no text protocol starts so.
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 
 struct Hello {
   uint64_t magic = kHandshakeMagic;

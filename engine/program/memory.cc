@@ -7,13 +7,19 @@ namespace heddle::program {
 int64_t StateBytes(const graph::Graph& graph, const Program& program) {
   constexpr int64_t kStoredRoles = 3;  // Master and two moments.
   int64_t bytes = 0;
-  for (const graph::ParameterId id : program.parameters) {
-    const graph::Parameter& parameter = graph.parameter(id);
-    bytes += kStoredRoles * ElementCount(parameter.shape) * SizeOf(graph.master_dtype());
-    const graph::TensorType& compute = graph.tensor(parameter.compute).type;
-    if (compute.dtype != graph.master_dtype()) {
-      bytes += compute.bytes();
+  const auto add = [&](graph::ParameterId id, const Shape& shape) {
+    const int64_t elements = ElementCount(shape);
+    bytes += kStoredRoles * elements * SizeOf(graph.master_dtype());
+    const DType compute = graph.tensor(graph.parameter(id).compute).type.dtype;
+    if (compute != graph.master_dtype()) {
+      bytes += elements * SizeOf(compute);
     }
+  };
+  for (const Piece& piece : program.pieces) {
+    add(piece.parameter, piece.box.extent);
+  }
+  for (size_t i = 0; i < program.parameters.size() && program.pieces.empty(); ++i) {
+    add(program.parameters[i], graph.parameter(program.parameters[i]).shape);
   }
   return bytes;
 }

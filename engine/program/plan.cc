@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "engine/program/pieces.h"
 #include "engine/program/stages.h"
 
 namespace heddle::program {
@@ -321,18 +322,13 @@ std::string Describe(const Plan& plan, const graph::Graph& graph) {
 std::vector<std::vector<int>> ParameterHolders(const graph::Graph& graph, const Plan& plan) {
   const std::vector<std::vector<int>> segments = ParameterSegments(graph);
   std::vector<std::vector<int>> holders(graph.parameters.size());
-  for (size_t parameter = 0; parameter < holders.size(); ++parameter) {
-    for (const Pipeline& pipeline : plan.pipelines) {
-      for (const int segment : segments[parameter]) {
-        const int stage = StageOf(pipeline, segment);
-        if (stage >= 0) {
-          holders[parameter].push_back(pipeline.stages[static_cast<size_t>(stage)].worker());
-        }
-      }
+  for (size_t p = 0; p < holders.size(); ++p) {
+    for (const HeldPiece& piece :
+         PiecesOf(graph, plan, static_cast<graph::ParameterId>(p), segments[p])) {
+      holders[p].insert(holders[p].end(), piece.holders.begin(), piece.holders.end());
     }
-    std::sort(holders[parameter].begin(), holders[parameter].end());
-    holders[parameter].erase(std::unique(holders[parameter].begin(), holders[parameter].end()),
-                             holders[parameter].end());
+    std::sort(holders[p].begin(), holders[p].end());
+    holders[p].erase(std::unique(holders[p].begin(), holders[p].end()), holders[p].end());
   }
   return holders;
 }

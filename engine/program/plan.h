@@ -94,7 +94,8 @@ Result<Plan> PlanFromJson(std::string_view text);
 /// A description for users: one line per pipeline, with segment names, shares and workers.
 std::string Describe(const Plan& plan, const graph::Graph& graph);
 
-/// The ranks that hold each parameter, ascending. The first of them computes the parameter's norm.
+/// The ranks that hold each parameter, or a part of it, ascending. Where nothing is cut, the first of
+/// them computes the parameter's norm.
 std::vector<std::vector<int>> ParameterHolders(const graph::Graph& graph, const Plan& plan);
 
 }  // namespace heddle::program

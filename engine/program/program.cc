@@ -1,6 +1,8 @@
 #include "engine/program/program.h"
 
+#include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include <fmt/compile.h>
 #include <fmt/format.h>
@@ -31,6 +33,10 @@ std::string_view CodeName(Code code) {
       return "send";
     case Code::kRecv:
       return "recv";
+    case Code::kExchange:
+      return "exchange";
+    case Code::kAwait:
+      return "await";
     case Code::kFold:
       return "fold";
     case Code::kReduce:
@@ -71,6 +77,37 @@ void AppendContributions(Buffer& out, const Instruction& instruction) {
   }
 }
 
+// The first piece, which is most often the only one, is the parameter itself.
+void AppendPiece(Buffer& out, int piece) {
+  if (piece != 0) {
+    Append(out, FMT_COMPILE(".{}"), piece);
+  }
+}
+
+void AppendRanges(Buffer& out, std::string_view before, const std::vector<graph::Range>& ranges) {
+  Append(out, FMT_COMPILE(" {}"), before);
+  for (const graph::Range& range : ranges) {
+    Append(out, FMT_COMPILE(" {}:{}"), range.begin, range.end);
+  }
+}
+
+// What only members of a group have.
+void AppendGroup(Buffer& out, const Program& program) {
+  for (const Piece& piece : program.pieces) {
+    Append(out, FMT_COMPILE("piece p{}"), piece.parameter);
+    AppendPiece(out, piece.index);
+    Append(out, FMT_COMPILE(" {}\n"), heddle::ToString(piece.box));
+  }
+  for (size_t i = 0; i < program.exchanges.size(); ++i) {
+    const graph::Exchange& exchange = program.exchanges[i];
+    Append(out, FMT_COMPILE("e{} {} t{} -> t{} dim {}"), i, graph::FormName(exchange.form),
+           exchange.from, exchange.to, exchange.dim);
+    AppendRanges(out, "sent", exchange.sent);
+    AppendRanges(out, "received", exchange.received);
+    Append(out, FMT_COMPILE("\n"));
+  }
+}
+
 // What is said of each node is made once: every microbatch runs it again.
 class NodeTexts {
  public:
@@ -105,11 +142,15 @@ void AppendInstruction(Buffer& out,
   if (instruction.microbatch >= 0) {
     Append(out, FMT_COMPILE(" m{}"), instruction.microbatch);
   }
-  if (InRange(instruction.parameter, graph.parameters)) {
-    Append(out, FMT_COMPILE(" p{} {}"), instruction.parameter,
-           graph.parameter(instruction.parameter).name);
-  } else if (instruction.parameter >= 0) {
+  if (instruction.exchange >= 0) {
+    Append(out, FMT_COMPILE(" e{}"), instruction.exchange);
+  }
+  if (instruction.parameter >= 0) {
     Append(out, FMT_COMPILE(" p{}"), instruction.parameter);
+    AppendPiece(out, instruction.piece);
+  }
+  if (InRange(instruction.parameter, graph.parameters)) {
+    Append(out, FMT_COMPILE(" {}"), graph.parameter(instruction.parameter).name);
   }
   AppendSlots(out, " ", instruction.inputs);
   AppendSlots(out, " -> ", instruction.outputs);
@@ -138,6 +179,25 @@ void AppendSlot(Buffer& out, size_t index, const Slot& slot, const graph::Graph&
 
 }  // namespace
 
+Box HeldBox(const Program& program, const graph::Graph& graph, graph::ParameterId parameter) {
+  std::optional<Box> held;
+  for (const Piece& piece : program.pieces) {
+    if (piece.parameter != parameter) {
+      continue;
+    }
+    if (!held) {
+      held = piece.box;
+    }
+    for (size_t d = 0; d < held->offset.size(); ++d) {
+      const int64_t end =
+          std::max(held->offset[d] + held->extent[d], piece.box.offset[d] + piece.box.extent[d]);
+      held->offset[d] = std::min(held->offset[d], piece.box.offset[d]);
+      held->extent[d] = end - held->offset[d];
+    }
+  }
+  return held ? *held : WholeBox(graph.parameter(parameter).shape);
+}
+
 std::string ToString(const Program& program, const graph::Graph& graph) {
   Buffer out;
   Append(out, FMT_COMPILE("generation {} rank {} of {}, {}\nparameters"), program.generation,
@@ -151,6 +211,7 @@ std::string ToString(const Program& program, const graph::Graph& graph) {
     Append(out, FMT_COMPILE(" {}"), peer);
   }
   Append(out, FMT_COMPILE("\n"));
+  AppendGroup(out, program);
   for (size_t i = 0; i < program.slots.size(); ++i) {
     AppendSlot(out, i, program.slots[i], graph);
   }
@@ -160,7 +221,9 @@ std::string ToString(const Program& program, const graph::Graph& graph) {
   }
   Append(out, FMT_COMPILE("vote at {}: norms"), program.vote_index);
   for (const VoteShare::Norm& norm : program.vote.norms) {
-    Append(out, FMT_COMPILE(" p{}=%{}"), norm.parameter, norm.gradient);
+    Append(out, FMT_COMPILE(" p{}"), norm.parameter);
+    AppendPiece(out, norm.piece);
+    Append(out, FMT_COMPILE("=%{}"), norm.gradient);
   }
   Append(out, FMT_COMPILE("; losses"));
   for (const VoteShare::Loss& loss : program.vote.losses) {

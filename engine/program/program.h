@@ -22,11 +22,12 @@ using SlotId = int32_t;
 constexpr uint64_t MessageTag(graph::TensorId tensor, int microbatch) {
   return static_cast<uint64_t>(tensor) << 24 | static_cast<uint64_t>(microbatch);
 }
-constexpr uint64_t ExchangeTag(graph::TensorId to, int microbatch) {
-  return uint64_t{1} << 61 | MessageTag(to, microbatch);
+/// `again`: of a segment whose forward runs again before its backward.
+constexpr uint64_t ExchangeTag(graph::TensorId to, int microbatch, bool again = false) {
+  return uint64_t{1} << 61 | uint64_t{again} << 60 | MessageTag(to, microbatch);
 }
-constexpr uint64_t ReduceTag(graph::ParameterId parameter) {
-  return uint64_t{1} << 62 | static_cast<uint64_t>(parameter);
+constexpr uint64_t ReduceTag(graph::ParameterId parameter, int piece = 0) {
+  return uint64_t{1} << 62 | static_cast<uint64_t>(piece) << 32 | static_cast<uint64_t>(parameter);
 }
 
 /// A value's place during the step. Slots are written once, except that kFold adds into `left`.
@@ -43,20 +44,23 @@ enum class Code : uint8_t {
           ///< left.
   kRecv,  ///< outputs[0] := the message from `peer` under `tag`; posted early, waited for here.
   kExchange,  ///< Makes `exchange` of Program::exchanges with the other members of `group`:
-              ///< inputs[0] is what this worker has of its `from` (no input: nothing), outputs[0]
-              ///< what it gets of its `to` (no output: nothing). Asynchronous, issued in program
-              ///< order in a lane of its own, so that it never stands behind a reduction; kSlice
-              ///< and kFill send nothing and are complete at once.
+              ///< inputs[0] is what this worker has of its `from` (no input: nothing; -1: its own
+              ///< part of a parameter), outputs[0] what it gets of its `to` (no output: nothing).
+              ///< Asynchronous, issued in program order in a lane of its own, so that it never
+              ///< stands behind a reduction; kSlice and kFill send nothing and are complete at
+              ///< once, without a kAwait. As with kSend, inputs[0] may be freed at once. Members
+              ///< that get one element get the same bits of it.
   kAwait,     ///< Waits until inputs[0], the output of a kExchange, may be read.
   kFold,      ///< inputs[0] += inputs[1].
-  kReduce,    ///< outputs[0] := the sum over `group` of all contributions of `parameter`, in tree
-  ///< order (exact: inputs[i] is contributions[own position][i]) or the all-reduce of one
-  ///< partial sum each (relaxed). Asynchronous, issued in program order; complete
-  ///< before kVote.
-  kVote,    ///< Waits for all reductions; exchanges sums of squares and losses; decides the step.
-  kUpdate,  ///< AdamW on `parameter` with gradient inputs[0]; refreshes its compute copy.
-  kFree,    ///< No instruction uses inputs[0] again. What is still being sent or reduced is kept
-            ///< until that has ended.
+  kReduce,    ///< outputs[0] := the sum over `group` of all contributions to `piece` of
+              ///< `parameter`, in tree order (exact: inputs[i] is contributions[own position][i])
+              ///< or the all-reduce of one partial sum each (relaxed; no input: nothing is added,
+              ///< because another member of the group has counted what this one has). All get the
+              ///< same bits. Asynchronous, issued in program order; complete before kVote.
+  kVote,      ///< Waits for all reductions; exchanges sums of squares and losses; decides the step.
+  kUpdate,  ///< AdamW on `piece` of `parameter` with gradient inputs[0]; refreshes its compute copy.
+  kFree,    ///< No instruction uses inputs[0] again. What is still being sent, exchanged or reduced
+            ///< is kept until that has ended.
 };
 
 struct Instruction {
@@ -69,6 +73,7 @@ struct Instruction {
   uint64_t tag = 0;                   ///< kSend, kRecv, kExchange, kReduce.
   int exchange = -1;                  ///< kExchange: index in Program::exchanges.
   graph::ParameterId parameter = -1;  ///< kReduce, kUpdate.
+  int piece = 0;                      ///< kReduce, kUpdate: Piece::index.
   /// kReduce: ranks, ascending, own among them. kExchange: those of the stage's group, by position.
   std::vector<int> group = {};
   /// kReduce, exact: by position in the group.
@@ -80,13 +85,23 @@ struct VoteShare {
   struct Norm {
     graph::ParameterId parameter = -1;
     SlotId gradient = -1;
+    int piece = 0;
   };
   struct Loss {
     int microbatch = -1;
     SlotId slot = -1;
   };
-  std::vector<Norm> norms = {};   ///< Parameters that this worker owns.
+  std::vector<Norm> norms = {};   ///< Pieces of parameters that this worker owns.
   std::vector<Loss> losses = {};  ///< Microbatches whose loss this worker computed.
+};
+
+/// A part of a parameter that each worker has wholly or not at all. Its gradient is summed over the
+/// workers that have it, and they apply it alike.
+struct Piece {
+  graph::ParameterId parameter = -1;
+  int index = 0;  ///< Among the parameter's pieces, by ascending offset.
+  Box box = {};
+  friend bool operator==(const Piece&, const Piece&) = default;
 };
 
 struct Program {
@@ -100,13 +115,21 @@ struct Program {
   std::vector<graph::Exchange> exchanges = {};
   VoteShare vote = {};
   std::vector<graph::ParameterId> parameters = {};  ///< Held by this worker, ascending.
+  /// What a member of a group has of `parameters`, by (parameter, index). Those of one parameter
+  /// make up one box. Empty: all of each, in one piece.
+  std::vector<Piece> pieces = {};
   std::vector<int> peers = {};  ///< Ranks it exchanges messages with, ascending.
   /// Index of kVote in `instructions`: before it nothing is applied, after it only kUpdate and
   /// kFree.
   size_t vote_index = 0;
 };
 
-/// Every instruction on a line, for tests, people and the hash.
+/// The part of a parameter that the worker of `program` has, which it reads as one tensor.
+/// Precondition: it is one of `program.parameters`.
+Box HeldBox(const Program& program, const graph::Graph& graph, graph::ParameterId parameter);
+
+/// Every instruction on a line, for tests, people and the hash. `graph` is the one whose nodes the
+/// Program names (MemberGraph in stage_graph.h).
 std::string ToString(const Program& program, const graph::Graph& graph);
 
 /// 64-bit hash of everything that decides what a worker does; equal on all machines.

@@ -14,6 +14,17 @@ int StageOf(const Pipeline& pipeline, int segment) {
   return static_cast<int>(after - pipeline.stages.begin());
 }
 
+std::vector<int> StagesOf(const Pipeline& pipeline, const std::vector<int>& segments) {
+  std::vector<int> stages;
+  for (const int segment : segments) {
+    const int stage = StageOf(pipeline, segment);
+    if (stage >= 0 && (stages.empty() || stages.back() != stage)) {
+      stages.push_back(stage);
+    }
+  }
+  return stages;
+}
+
 std::vector<std::vector<int>> ParameterSegments(const graph::Graph& graph) {
   std::vector<std::vector<int>> segments(graph.parameters.size());
   const auto add = [&](graph::TensorId id, int segment) {
@@ -42,8 +53,12 @@ Position PositionOf(const Plan& plan, int rank) {
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
     const std::vector<Stage>& stages = plan.pipelines[p].stages;
     for (size_t s = 0; s < stages.size(); ++s) {
-      if (std::ranges::find(stages[s].group, rank) != stages[s].group.end()) {
-        return {.pipeline = static_cast<int>(p), .stage = static_cast<int>(s)};
+      const Group& group = stages[s].group;
+      const auto member = std::ranges::find(group, rank);
+      if (member != group.end()) {
+        return {.pipeline = static_cast<int>(p),
+                .stage = static_cast<int>(s),
+                .member = static_cast<int>(member - group.begin())};
       }
     }
   }

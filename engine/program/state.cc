@@ -2,21 +2,36 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <numeric>
+#include <tuple>
 
+#include "engine/program/pieces.h"
 #include "engine/program/profile.h"
+#include "engine/program/stages.h"
 
 namespace heddle::program {
 
 namespace {
 
-void AppendWhole(const graph::Graph& graph,
-                 graph::ParameterId parameter,
-                 std::vector<StateBox>& out) {
+void Append(graph::ParameterId parameter, const Box& box, std::vector<StateBox>& out) {
   for (const StateRole role : kStateRoles) {
-    out.push_back(
-        {.parameter = parameter, .role = role, .box = WholeBox(graph.parameter(parameter).shape)});
+    out.push_back({.parameter = parameter, .role = role, .box = box});
   }
+}
+
+// The part of a stage's work that its layout gives to each member, by its first cut.
+std::vector<double> SharesOf(const Plan& plan, const Stage& stage) {
+  if (stage.layout < 0) {
+    return {1};
+  }
+  const std::vector<int>& units =
+      plan.layouts[static_cast<size_t>(stage.layout)].cuts.front().units;
+  const int sum = std::accumulate(units.begin(), units.end(), 0);
+  std::vector<double> shares;
+  for (const int share : units) {
+    shares.push_back(static_cast<double>(share) / sum);
+  }
+  return shares;
 }
 
 // What the plan has each worker compute in a step, in 1/1024 of the most that it gives to one; at
@@ -37,7 +52,10 @@ std::vector<int64_t> RelativeRates(const graph::Graph& graph, const Plan& plan) 
       for (int segment = stage.first_segment; segment < stage.last_segment; ++segment) {
         once += by_segment[static_cast<size_t>(segment)];
       }
-      work[static_cast<size_t>(stage.worker())] = once * pipeline.microbatches;
+      const std::vector<double> shares = SharesOf(plan, stage);
+      for (size_t q = 0; q < stage.group.size(); ++q) {
+        work[static_cast<size_t>(stage.group[q])] = shares[q] * once * pipeline.microbatches;
+      }
     }
   }
   constexpr double kMax = 1024;
@@ -48,45 +66,6 @@ std::vector<int64_t> RelativeRates(const graph::Graph& graph, const Plan& plan) 
     rates.push_back(most > 0 ? std::max<int64_t>(1, static_cast<int64_t>(kMax * one / most)) : 1);
   }
   return rates;
-}
-
-// What is left of `box` without `hole`, as disjoint boxes: for each dimension the part before the
-// hole and the part after it, within the hole's extent of the dimensions before.
-std::vector<Box> Subtract(const Box& box, const Box& hole) {
-  const std::optional<Box> common = Intersect(box, hole);
-  if (!common.has_value()) {
-    return {box};
-  }
-  std::vector<Box> rest;
-  Box middle = box;
-  for (size_t d = 0; d < box.offset.size(); ++d) {
-    const int64_t low = common->offset[d];
-    const int64_t high = low + common->extent[d];
-    const int64_t end = middle.offset[d] + middle.extent[d];
-    if (low > middle.offset[d]) {
-      Box before = middle;
-      before.extent[d] = low - middle.offset[d];
-      rest.push_back(std::move(before));
-    }
-    if (high < end) {
-      Box after = middle;
-      after.offset[d] = high;
-      after.extent[d] = end - high;
-      rest.push_back(std::move(after));
-    }
-    middle.offset[d] = low;
-    middle.extent[d] = high - low;
-  }
-  return rest;
-}
-
-std::vector<Box> Subtract(const std::vector<Box>& boxes, const Box& hole) {
-  std::vector<Box> rest;
-  for (const Box& box : boxes) {
-    std::vector<Box> pieces = Subtract(box, hole);
-    rest.insert(rest.end(), pieces.begin(), pieces.end());
-  }
-  return rest;
 }
 
 using BoxKey = std::pair<graph::ParameterId, StateRole>;
@@ -197,38 +176,56 @@ std::string_view StateRoleName(StateRole role) {
 
 StateLayout LayoutOf(const graph::Graph& graph, const Plan& plan) {
   StateLayout layout(plan.workers.size());
-  const std::vector<std::vector<int>> holders = ParameterHolders(graph, plan);
-  for (size_t parameter = 0; parameter < holders.size(); ++parameter) {
-    for (const int holder : holders[parameter]) {
-      AppendWhole(graph, static_cast<graph::ParameterId>(parameter),
-                  layout[static_cast<size_t>(holder)]);
+  const std::vector<std::vector<int>> segments = ParameterSegments(graph);
+  for (size_t p = 0; p < segments.size(); ++p) {
+    const auto id = static_cast<graph::ParameterId>(p);
+    for (const Pipeline& pipeline : plan.pipelines) {
+      for (const int index : StagesOf(pipeline, segments[p])) {
+        const Stage& stage = pipeline.stages[static_cast<size_t>(index)];
+        const std::vector<std::optional<Box>> boxes = BoxesOf(graph, plan, stage, id);
+        for (size_t q = 0; q < boxes.size(); ++q) {
+          if (boxes[q]) {
+            Append(id, *boxes[q], layout[static_cast<size_t>(stage.group[q])]);
+          }
+        }
+      }
     }
   }
   return layout;
 }
 
 StateLayout OwnedLayout(const graph::Graph& graph, const Plan& plan) {
-  const std::vector<std::vector<int>> holders = ParameterHolders(graph, plan);
-  std::vector<StateBox> boxes;
-  for (size_t parameter = 0; parameter < holders.size(); ++parameter) {
-    if (!holders[parameter].empty()) {
-      AppendWhole(graph, static_cast<graph::ParameterId>(parameter), boxes);
+  const std::vector<std::vector<int>> segments = ParameterSegments(graph);
+  struct Owned {
+    StateBox box;
+    const std::vector<int>* holders;
+  };
+  std::vector<std::vector<HeldPiece>> pieces;
+  for (size_t p = 0; p < segments.size(); ++p) {
+    pieces.push_back(PiecesOf(graph, plan, static_cast<graph::ParameterId>(p), segments[p]));
+  }
+  std::vector<Owned> boxes;
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    for (const HeldPiece& piece : pieces[p]) {
+      for (size_t r = 0; r < kStateRoles.size() && !piece.holders.empty(); ++r) {
+        boxes.push_back({.box = {.parameter = static_cast<graph::ParameterId>(p),
+                                 .role = kStateRoles[r],
+                                 .box = piece.box},
+                         .holders = &piece.holders});
+      }
     }
   }
-  const auto holders_of = [&](const StateBox& box) -> const std::vector<int>& {
-    return holders[static_cast<size_t>(box.parameter)];
-  };
   // Those without a choice first, then the largest: what can choose fills the gaps.
-  std::stable_sort(boxes.begin(), boxes.end(), [&](const StateBox& a, const StateBox& b) {
-    const bool choice_a = holders_of(a).size() > 1;
-    const bool choice_b = holders_of(b).size() > 1;
+  std::stable_sort(boxes.begin(), boxes.end(), [&](const Owned& a, const Owned& b) {
+    const bool choice_a = a.holders->size() > 1;
+    const bool choice_b = b.holders->size() > 1;
     return choice_a != choice_b ? choice_b
-                                : ElementCount(a.box.extent) > ElementCount(b.box.extent);
+                                : ElementCount(a.box.box.extent) > ElementCount(b.box.box.extent);
   });
   const std::vector<int64_t> rates = RelativeRates(graph, plan);
   std::vector<int64_t> load(plan.workers.size(), 0);
   StateLayout layout(plan.workers.size());
-  for (const StateBox& box : boxes) {
+  for (const auto& [box, holders] : boxes) {
     const int64_t elements = ElementCount(box.box.extent);
     // a ends before b: (load_a + elements) / rate_a < (load_b + elements) / rate_b.
     const auto ends_before = [&](int a, int b) {
@@ -236,15 +233,14 @@ StateLayout OwnedLayout(const graph::Graph& graph, const Plan& plan) {
       const auto j = static_cast<size_t>(b);
       return (load[i] + elements) * rates[j] < (load[j] + elements) * rates[i];
     };
-    const std::vector<int>& candidates = holders_of(box);
     const auto owner =
-        static_cast<size_t>(*std::min_element(candidates.begin(), candidates.end(), ends_before));
+        static_cast<size_t>(*std::min_element(holders->begin(), holders->end(), ends_before));
     load[owner] += elements;
     layout[owner].push_back(box);
   }
   for (std::vector<StateBox>& owned : layout) {
     std::sort(owned.begin(), owned.end(), [](const StateBox& a, const StateBox& b) {
-      return std::pair(a.parameter, a.role) < std::pair(b.parameter, b.role);
+      return std::tie(a.parameter, a.role, a.box) < std::tie(b.parameter, b.role, b.box);
     });
   }
   return layout;

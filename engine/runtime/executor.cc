@@ -16,6 +16,8 @@
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
 #include "engine/runtime/device/tensor.h"
+#include "engine/runtime/exchange/exchange_layout.h"
+#include "engine/runtime/exchange/exchanges.h"
 #include "engine/runtime/kernel.h"
 #include "engine/runtime/messages.h"
 #include "engine/runtime/parameter_tensors.h"
@@ -43,6 +45,27 @@ auto WaitingIn(Progress* progress, F f) {
   return f();
 }
 
+/// AdamW on views of a parameter's tensors. Each holder of a piece computes the same bits, whatever
+/// else it holds.
+void UpdatePiece(ParameterState::Held& piece, const at::Tensor& gradient, const AdamWStep& step) {
+  const bool has_copy = piece.compute.data_ptr() != piece.master.data_ptr();
+  ParameterState::Held packed{.box = piece.box,
+                              .master = piece.master.contiguous(),
+                              .exp_avg = piece.exp_avg.contiguous(),
+                              .exp_avg_sq = piece.exp_avg_sq.contiguous(),
+                              .compute = {}};
+  packed.compute = has_copy ? piece.compute.contiguous() : packed.master;
+  AdamWUpdate(packed.master, packed.exp_avg, packed.exp_avg_sq, gradient, packed.compute, step);
+  if (!piece.master.is_contiguous()) {
+    piece.master.copy_(packed.master);
+    piece.exp_avg.copy_(packed.exp_avg);
+    piece.exp_avg_sq.copy_(packed.exp_avg_sq);
+    if (has_copy) {
+      piece.compute.copy_(packed.compute);
+    }
+  }
+}
+
 bool IsFloating(DType dtype) {
   return dtype != DType::kI32 && dtype != DType::kI64 && dtype != DType::kU8;
 }
@@ -59,11 +82,17 @@ class Executor::Impl {
                 !options_.graph->parameters[0].gradients.empty()),
         values_(program_.slots.size()),
         messages_(options_.group, device_, options_.shared),
+        exchanges_(options_.group,
+                   device_,
+                   [this](const graph::TensorType& type) { return SharedBuffer(type); }),
         reductions_("reductions") {
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       if (program_.instructions[i].code == Code::kRecv) {
         receives_.push_back(i);
       }
+    }
+    for (const graph::Parameter& parameter : options_.graph->parameters) {
+      elements_.push_back(ElementCount(parameter.shape));
     }
     HEDDLE_CHECK(options_.group != nullptr || program_.workers == 1,
                  "a program of several workers needs a group");
@@ -99,8 +128,12 @@ class Executor::Impl {
       }
       status = WaitingIn(options_.progress, [&] { return messages_.FinishSends(); });
     }
+    if (status.ok()) {
+      status = WaitingIn(options_.progress, [&] { return exchanges_.Finish(); });
+    }
     if (!status.ok()) {
       messages_.Abandon(status);
+      exchanges_.Abandon(status);
     }
     figures_.busy_seconds = Seconds(device_.clock().TakeBusy());
     pending_step_ = status.ok() ? step : 0;
@@ -133,8 +166,7 @@ class Executor::Impl {
         records.push_back(std::move(record));
       }
     }
-    return DecideVote(records, trains_ ? static_cast<int>(options_.graph->parameters.size()) : 0,
-                      options_.microbatches);
+    return DecideVote(records, trains_ ? elements_ : std::vector<int64_t>(), options_.microbatches);
   }
 
   void Apply(int64_t step, double norm, double learning_rate) {
@@ -161,10 +193,8 @@ class Executor::Impl {
                              .beta2 = adamw.beta2,
                              .epsilon = adamw.epsilon,
                              .weight_decay = decay ? adamw.weight_decay : 0};
-      device_.Update([held = options_.state->held(instruction.parameter),
-                      gradient = Value(instruction.inputs[0]), update]() mutable {
-        AdamWUpdate(held.master, held.exp_avg, held.exp_avg_sq, gradient, held.compute, update);
-      });
+      device_.Update([held = PieceOf(instruction), gradient = Value(instruction.inputs[0]),
+                      update]() mutable { UpdatePiece(held, gradient, update); });
     }
     figures_.busy_seconds += Seconds(device_.clock().TakeBusy());
     pending_step_ = 0;
@@ -234,6 +264,10 @@ class Executor::Impl {
                               SlotOf(instruction.inputs[0]).type);
       case Code::kRecv:
         return Recv(instruction, index);
+      case Code::kExchange:
+        return Exchange(instruction, index);
+      case Code::kAwait:
+        return Await(instruction.inputs[0]);
       case Code::kFold:
         device_.Update([left = Value(instruction.inputs[0]),
                         right = Value(instruction.inputs[1])]() mutable { FoldInto(left, right); });
@@ -270,11 +304,26 @@ class Executor::Impl {
     return Put(slot, OnDevice(std::move(host)));
   }
 
+  /// Memory of the host in which collectives run without copies, where there is such memory.
+  at::Tensor SharedBuffer(const graph::TensorType& type) {
+    return options_.shared != nullptr ? options_.shared->Empty(type) : device_.HostBuffer(type);
+  }
+
   // A copy that compute sees from now on.
   at::Tensor OnDevice(at::Tensor host) {
     Copied copied = device_.Upload(std::move(host));
     device_.Await(copied.mark);
     return std::move(copied.tensor);
+  }
+
+  /// The part of the state that an update changes.
+  ParameterState::Held PieceOf(const Instruction& instruction) const {
+    for (const program::Piece& piece : program_.pieces) {
+      if (piece.parameter == instruction.parameter && piece.index == instruction.piece) {
+        return options_.state->Part(piece.parameter, piece.box);
+      }
+    }
+    return options_.state->held(instruction.parameter);
   }
 
   int64_t SampleOf(int microbatch) const {
@@ -288,10 +337,7 @@ class Executor::Impl {
     std::vector<at::Tensor> inputs;
     inputs.reserve(node.inputs.size());
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const graph::Tensor& tensor = options_.graph->tensor(node.inputs[i]);
-      inputs.push_back(tensor.kind == graph::TensorKind::kParameter
-                           ? options_.state->held(tensor.parameter).compute
-                           : Value(instruction.inputs[i]));
+      inputs.push_back(Read(node.inputs[i], instruction.inputs[i]));
     }
     Device::OutputTypes types;
     for (const graph::TensorId output : node.outputs) {
@@ -318,6 +364,14 @@ class Executor::Impl {
       }
     }
     return Status::Ok();
+  }
+
+  /// A parameter, or the value in `slot`.
+  const at::Tensor& Read(graph::TensorId id, SlotId slot) const {
+    const graph::Tensor& tensor = options_.graph->tensor(id);
+    return tensor.kind == graph::TensorKind::kParameter
+               ? options_.state->held(tensor.parameter).compute
+               : Value(slot);
   }
 
   Kernel KernelOf(const graph::Node& node) {
@@ -347,14 +401,51 @@ class Executor::Impl {
     return Put(instruction.outputs[0], OnDevice(std::move(received.host)));
   }
 
+  Status Exchange(const Instruction& instruction, size_t index) {
+    const graph::Exchange& exchange = program_.exchanges[static_cast<size_t>(instruction.exchange)];
+    const auto own = std::ranges::find(instruction.group, program_.rank);
+    HEDDLE_CHECK(own != instruction.group.end() && exchange.sent.size() == instruction.group.size(),
+                 "instruction {}: an exchange of {} among {}", index, exchange.sent.size(),
+                 instruction.group.size());
+    const ExchangePart part{.exchange = &exchange,
+                            .group = instruction.group,
+                            .position = static_cast<int>(own - instruction.group.begin()),
+                            .tag = instruction.tag,
+                            .value = instruction.inputs.empty()
+                                         ? at::Tensor()
+                                         : Read(exchange.from, instruction.inputs[0]),
+                            .to = options_.graph->tensor(exchange.to).type};
+    const bool alone =
+        exchange.form == graph::ExchangeForm::kSlice || exchange.form == graph::ExchangeForm::kFill;
+    if (instruction.outputs.empty()) {
+      if (!alone) {
+        exchanges_.Begin(program_.slots.size() + index, part);
+      }
+      return Status::Ok();
+    }
+    const SlotId slot = instruction.outputs[0];
+    return Put(
+        slot, alone ? MakeAlone(device_, part) : exchanges_.Begin(static_cast<size_t>(slot), part));
+  }
+
+  Status Await(SlotId slot) {
+    const Time begun = Now();
+    HEDDLE_ASSIGN_OR_RETURN(const Time ended, WaitingIn(options_.progress, [&] {
+                              return exchanges_.Await(static_cast<size_t>(slot));
+                            }));
+    figures_.waiting_seconds += Seconds(Now() - begun);
+    device_.clock().WaitFor(ended);
+    values_[static_cast<size_t>(slot)] = OnDevice(Value(slot));
+    return Status::Ok();
+  }
+
   Status Reduce(const Instruction& instruction) {
     const SlotId slot = instruction.outputs[0];
     const graph::TensorType& type = SlotOf(slot).type;
     // The other mode folds what each worker has beside its output.
     const bool in_place = program_.determinism == program::Determinism::kRelaxed;
     // In the host's memory until all sums are complete: nothing reads it before.
-    at::Tensor output = in_place && options_.shared != nullptr ? options_.shared->Empty(type)
-                                                               : device_.HostBuffer(type);
+    at::Tensor output = in_place ? SharedBuffer(type) : device_.HostBuffer(type);
     std::vector<Copied> mine;
     for (const SlotId input : instruction.inputs) {
       mine.push_back(device_.Download(Value(input)));
@@ -379,7 +470,11 @@ class Executor::Impl {
     const comm::CollectiveOptions options{
         .group = instruction.group, .tag = instruction.tag, .deadline = {}};
     if (program_.determinism == program::Determinism::kRelaxed) {
-      std::ranges::copy(values[0], BytesOf(output).begin());
+      if (values.empty()) {  // Another member has added what this one has.
+        FillNeutral(BytesOf(output), dtype, comm::ReduceOp::kSum);
+      } else {
+        std::ranges::copy(values[0], BytesOf(output).begin());
+      }
       return options_.group->AllReduce(BytesOf(output), dtype, comm::ReduceOp::kSum, options);
     }
     return options_.group->ReduceTree({.nodes = instruction.contributions}, values, BytesOf(output),
@@ -399,6 +494,7 @@ class Executor::Impl {
     VoteRecord record{.step = step, .flags = flags, .norms = {}, .losses = {}};
     for (size_t i = 0; i < gradients.size(); ++i) {
       record.norms.push_back({.parameter = program_.vote.norms[i].parameter,
+                              .elements = gradients[i].numel(),
                               .sum_of_squares = figures.sums_of_squares[i]});
     }
     for (size_t i = 0; i < losses.size(); ++i) {
@@ -416,8 +512,10 @@ class Executor::Impl {
   std::vector<size_t> receives_;    // Positions of kRecv, ascending.
   std::map<const graph::Operator*, Kernel> kernels_;
 
-  Messages messages_;         // Receives by instruction.
-  std::vector<SlotId> sums_;  // What the step has reduced.
+  std::vector<int64_t> elements_;  // By parameter, of the whole.
+  Messages messages_;              // Receives by instruction.
+  Exchanges exchanges_;            // By their output's slot.
+  std::vector<SlotId> sums_;       // What the step has reduced.
   size_t next_receive_ = 0;
   KernelContext context_;
   bool injects_nan_ = false;  // The next result is to be NaN: a test asks for that.

@@ -2,8 +2,8 @@
 /// The executor runs a Program: one worker's part of a step, as a transaction. ComputeGradients
 /// runs the instructions before the vote and changes no state, Vote exchanges norms and losses, and
 /// Apply updates the state. Compute is queued on the worker's device, and the host waits for it in
-/// Vote alone. Sends and receives progress on the communicator's threads, and reductions on a
-/// thread of the executor, while the device computes.
+/// Vote alone. Sends, receives and exchanges progress on the communicator's threads, and reductions
+/// on a thread of the executor, while the device computes.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ namespace heddle::runtime {
 
 /// The inputs of an executor. Everything that a pointer refers to outlives the executor.
 struct ExecutorOptions {
-  const graph::Graph* graph = nullptr;        ///< The graph that `program` was lowered from.
+  /// The graph whose nodes and tensors `program` names; for a member of a group, its local graph.
+  const graph::Graph* graph = nullptr;
   const program::Program* program = nullptr;  ///< The worker's program.
   ParameterState* state = nullptr;            ///< The worker's state, which Apply changes.
   comm::Communicator* group = nullptr;        ///< May be null if the program has one worker.

@@ -1,19 +1,11 @@
 #include "engine/runtime/messages.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 #include "engine/runtime/device/tensor.h"
 
 namespace heddle::runtime {
-namespace {
-
-// How often a wait for a copy checks whether the step was abandoned.
-constexpr Duration kSlice = std::chrono::milliseconds(100);
-
-}  // namespace
-
 Messages::Messages(comm::Communicator* group, Device& device, SharedTensors* shared)
     : group_(group),
       device_(device),
@@ -55,7 +47,7 @@ Status Messages::Send(int peer,
 }
 
 Status Messages::SendLater(int peer, uint64_t tag, const Copied& message) {
-  const Status status = AwaitCopy(message.mark);
+  const Status status = WaitUnless(abandoned_, message.mark);
   if (status.ok()) {
     Begin(peer, tag, message.tensor);
     return status;
@@ -66,16 +58,6 @@ Status Messages::SendLater(int peer, uint64_t tag, const Copied& message) {
   }
   group_->Abort(status);
   return status;
-}
-
-Status Messages::AwaitCopy(const Mark& mark) const {
-  for (const Deadline deadline = After(kLongestWait); !abandoned_.load();) {
-    Status status = mark.Wait(std::min(After(kSlice), deadline));
-    if (status.code() != StatusCode::kDeadlineExceeded || Now() >= deadline) {
-      return status;
-    }
-  }
-  return CancelledError("the step was abandoned");
 }
 
 void Messages::Begin(int peer, uint64_t tag, at::Tensor host) {

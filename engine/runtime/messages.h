@@ -63,7 +63,6 @@ class Messages {
   bool IsPlaced(int peer, const graph::TensorType& type) const;
   Copied Fetch(int peer, const at::Tensor& value, const graph::TensorType& type);
   Status SendLater(int peer, uint64_t tag, const Copied& message) HEDDLE_EXCLUDES(mutex_);
-  Status AwaitCopy(const Mark& mark) const;
   void Begin(int peer, uint64_t tag, at::Tensor host) HEDDLE_EXCLUDES(mutex_);
   Status DropEnded() HEDDLE_EXCLUDES(mutex_);
   std::deque<Transfer> TakeSends() HEDDLE_EXCLUDES(mutex_);

@@ -15,13 +15,16 @@
 namespace heddle::runtime {
 namespace {
 
-/// The part as a view.
-at::Tensor PartOf(const at::Tensor& tensor, const Box& box) {
-  at::Tensor part = tensor;
-  for (size_t d = 0; d < box.extent.size(); ++d) {
-    part = part.narrow(static_cast<int64_t>(d), box.offset[d], box.extent[d]);
+const at::Tensor& TensorOf(const ParameterState::Held& tensors, program::StateRole role) {
+  switch (role) {
+    case program::StateRole::kMaster:
+      return tensors.master;
+    case program::StateRole::kExpAvg:
+      return tensors.exp_avg;
+    case program::StateRole::kExpAvgSq:
+      return tensors.exp_avg_sq;
   }
-  return part;
+  HEDDLE_CHECK(false, "role {}", static_cast<int>(role));
 }
 
 }  // namespace
@@ -34,17 +37,24 @@ ParameterState::~ParameterState() = default;
 ParameterState::ParameterState(ParameterState&&) noexcept = default;
 ParameterState& ParameterState::operator=(ParameterState&&) noexcept = default;
 
-void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters) {
-  for (size_t id = 0; id < held_.size(); ++id) {
-    const bool wanted = std::binary_search(parameters.begin(), parameters.end(),
-                                           static_cast<graph::ParameterId>(id));
-    if (!wanted) {
-      held_[id].reset();
-    } else if (held_[id] == nullptr) {
-      const graph::Parameter& parameter = graph_->parameters[id];
-      const graph::TensorType master{.dtype = graph_->master_dtype(), .shape = parameter.shape};
-      const graph::TensorType& compute = graph_->tensor(parameter.compute).type;
+void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters,
+                          const std::map<graph::ParameterId, Box>& cut) {
+  for (size_t i = 0; i < held_.size(); ++i) {
+    const auto id = static_cast<graph::ParameterId>(i);
+    const graph::Parameter& parameter = graph_->parameters[i];
+    const Box whole = WholeBox(parameter.shape);
+    const auto found = cut.find(id);
+    const Box& box = found == cut.end() ? whole : found->second;
+    if (!std::ranges::binary_search(parameters, id)) {
+      held_[i].reset();
+    } else if (held_[i] == nullptr || held_[i]->box != box) {
+      HEDDLE_CHECK(Contains(whole, box), "{} of '{}', which is {}", ToString(box), parameter.name,
+                   ToString(parameter.shape));
+      const graph::TensorType master{.dtype = graph_->master_dtype(), .shape = box.extent};
+      const graph::TensorType compute{.dtype = graph_->tensor(parameter.compute).type.dtype,
+                                      .shape = box.extent};
       auto held = std::make_shared<Held>();
+      held->box = box;
       held->master = device_->Empty(master);
       held->exp_avg = device_->Empty(master);
       held->exp_avg_sq = device_->Empty(master);
@@ -59,9 +69,19 @@ void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters) {
           tensor.zero_();
         }
       });
-      held_[id] = std::move(held);
+      held_[i] = std::move(held);
     }
   }
+}
+
+void ParameterState::Hold(const program::Program& program) {
+  std::map<graph::ParameterId, Box> cut;
+  for (const program::Piece& piece : program.pieces) {
+    if (!cut.contains(piece.parameter)) {
+      cut[piece.parameter] = HeldBox(program, *graph_, piece.parameter);
+    }
+  }
+  Hold(program.parameters, cut);
 }
 
 void ParameterState::Share(const ParameterState& other,
@@ -73,6 +93,10 @@ void ParameterState::Share(const ParameterState& other,
 
 bool ParameterState::Holds(graph::ParameterId parameter) const {
   return held_.at(static_cast<size_t>(parameter)) != nullptr;
+}
+
+const Box& ParameterState::BoxOf(graph::ParameterId parameter) const {
+  return held(parameter).box;
 }
 
 std::vector<graph::ParameterId> ParameterState::parameters() const {
@@ -96,10 +120,10 @@ void ParameterState::Initialize(uint64_t seed) {
     if (held_[id] == nullptr) {
       continue;
     }
-    const graph::Parameter& parameter = graph_->parameters[id];
-    const at::Tensor values = device_->HostBuffer({.dtype = DType::kF32, .shape = parameter.shape});
+    const Box& box = held_[id]->box;
+    const at::Tensor values = device_->HostBuffer({.dtype = DType::kF32, .shape = box.extent});
     graph::InitializeParameter(
-        parameter, seed, WholeBox(parameter.shape),
+        graph_->parameters[id], seed, box,
         {static_cast<float*>(values.data_ptr()), static_cast<size_t>(values.numel())});
     const Copied copied = device_->Upload(values);
     device_->Await(copied.mark);
@@ -112,18 +136,22 @@ void ParameterState::Initialize(uint64_t seed) {
   Refresh();
 }
 
-const at::Tensor& ParameterState::TensorOf(graph::ParameterId parameter,
-                                           program::StateRole role) const {
-  const Held& tensors = held(parameter);
-  switch (role) {
-    case program::StateRole::kMaster:
-      return tensors.master;
-    case program::StateRole::kExpAvg:
-      return tensors.exp_avg;
-    case program::StateRole::kExpAvgSq:
-      return tensors.exp_avg_sq;
-  }
-  HEDDLE_CHECK(false, "role {}", static_cast<int>(role));
+ParameterState::Held ParameterState::Part(graph::ParameterId parameter, const Box& box) const {
+  const Held& whole = held(parameter);
+  HEDDLE_CHECK(Contains(whole.box, box), "{} of parameter {}, of which {} is held", ToString(box),
+               parameter, ToString(whole.box));
+  const auto part = [&](at::Tensor tensor) {
+    for (size_t d = 0; d < box.extent.size(); ++d) {
+      tensor = tensor.narrow(static_cast<int64_t>(d), box.offset[d] - whole.box.offset[d],
+                             box.extent[d]);
+    }
+    return tensor;
+  };
+  return {.box = box,
+          .master = part(whole.master),
+          .exp_avg = part(whole.exp_avg),
+          .exp_avg_sq = part(whole.exp_avg_sq),
+          .compute = part(whole.compute)};
 }
 
 Status ParameterState::Read(graph::ParameterId parameter,
@@ -131,7 +159,7 @@ Status ParameterState::Read(graph::ParameterId parameter,
                             const Box& box,
                             std::span<std::byte> out) const {
   const at::Tensor target = HostView(out, {.dtype = graph_->master_dtype(), .shape = box.extent});
-  return device_->DownloadInto(PartOf(TensorOf(parameter, role), box), target)
+  return device_->DownloadInto(TensorOf(Part(parameter, box), role), target)
       .Wait(After(kLongestWait));
 }
 
@@ -147,7 +175,7 @@ Status ParameterState::Write(graph::ParameterId parameter,
   const Copied copied =
       device_->Upload(HostView(bytes, {.dtype = graph_->master_dtype(), .shape = box.extent}));
   device_->Await(copied.mark);
-  device_->Prepare([target = PartOf(TensorOf(parameter, role), box),
+  device_->Prepare([target = TensorOf(Part(parameter, box), role),
                     value = copied.tensor]() mutable { target.copy_(value); });
   return copied.mark.Wait(After(kLongestWait));
 }
@@ -155,10 +183,10 @@ Status ParameterState::Write(graph::ParameterId parameter,
 std::span<std::byte> ParameterState::InPlace(graph::ParameterId parameter,
                                              program::StateRole role,
                                              const Box& box) const {
-  if (!device_->is_host() || box != WholeBox(graph_->parameter(parameter).shape)) {
+  if (!device_->is_host() || box != BoxOf(parameter)) {
     return {};
   }
-  return BytesOf(TensorOf(parameter, role));
+  return BytesOf(TensorOf(held(parameter), role));
 }
 
 void ParameterState::Refresh() {
@@ -170,15 +198,14 @@ void ParameterState::Refresh() {
   }
 }
 
-Result<uint64_t> ParameterState::Digest(graph::ParameterId parameter) const {
-  const Box whole = WholeBox(graph_->parameter(parameter).shape);
+Result<uint64_t> ParameterState::Digest(graph::ParameterId parameter, const Box& box) const {
   Bytes copy;
   uint64_t digest = 0;
   for (const program::StateRole role : program::kStateRoles) {
-    std::span<const std::byte> bytes = InPlace(parameter, role, whole);
+    std::span<const std::byte> bytes = InPlace(parameter, role, box);
     if (bytes.empty()) {
-      copy.resize(static_cast<size_t>(ElementCount(whole.extent) * SizeOf(graph_->master_dtype())));
-      HEDDLE_RETURN_IF_ERROR(Read(parameter, role, whole, copy));
+      copy.resize(static_cast<size_t>(ElementCount(box.extent) * SizeOf(graph_->master_dtype())));
+      HEDDLE_RETURN_IF_ERROR(Read(parameter, role, box, copy));
       bytes = copy;
     }
     digest = Hash64(bytes, digest);

@@ -1,17 +1,19 @@
 /// \file
-/// A worker's share of the state: the master, the two Adam moments and the compute copy of each
-/// parameter that it holds, on its device. Saves, recoveries and exchanges read and write it as
-/// bytes, by boxes.
+/// A worker's share of the state: the master, the two Adam moments and the compute copy of its box
+/// of each parameter that it holds, on its device. Saves, recoveries and exchanges read and write
+/// it as bytes, by boxes of the whole parameter.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "base/status.h"
 #include "engine/graph/graph.h"
+#include "engine/program/program.h"
 #include "engine/program/state.h"
 #include "engine/runtime/device/device.h"
 
@@ -33,11 +35,17 @@ class ParameterState {
   /// not hold are not held. For a state that is built beside `other`, on the same device, and will
   /// replace it. Neither may be trained while both exist.
   void Share(const ParameterState& other, const std::vector<graph::ParameterId>& wanted);
-  /// Holds exactly `parameters`, which are ascending: parameters that are held already keep their
-  /// values, new ones are zero, and others are freed.
-  void Hold(const std::vector<graph::ParameterId>& parameters);
+  /// Holds exactly `parameters`, which are ascending: of those in `cut` the box, which lies in the
+  /// parameter, and all of the others. What is held already, by the same box, keeps its values,
+  /// what is new is zero, and the rest is freed.
+  void Hold(const std::vector<graph::ParameterId>& parameters,
+            const std::map<graph::ParameterId, Box>& cut = {});
+  /// Holds exactly what the worker of `program` has (program::HeldBox), like Hold of boxes.
+  void Hold(const program::Program& program);
   /// Returns true if the parameter is held.
   bool Holds(graph::ParameterId parameter) const;
+  /// Returns the part of the parameter that is held. Precondition: Holds(parameter).
+  const Box& BoxOf(graph::ParameterId parameter) const;
   /// Returns the held parameters, ascending.
   std::vector<graph::ParameterId> parameters() const;
 
@@ -46,7 +54,7 @@ class ParameterState {
   void Initialize(uint64_t seed);
   /// Copies the elements of `box`, in the master's element type and row-major, into `out`, after
   /// all compute that is queued on the device, and waits for the copy. Precondition:
-  /// Holds(parameter), the box lies in the parameter, and `out` has as many bytes as the box's
+  /// Holds(parameter), the box lies in BoxOf(parameter), and `out` has as many bytes as the box's
   /// elements. Errors: the device's.
   Status Read(graph::ParameterId parameter,
               program::StateRole role,
@@ -60,24 +68,25 @@ class ParameterState {
                const Box& box,
                std::span<const std::byte> in);
   /// Returns the memory of the elements of `box`, so that callers read and write them without a
-  /// copy. Empty if the device is not the host or the box is not the whole parameter: then Read and
+  /// copy. Empty if the device is not the host or the box is not BoxOf(parameter): then Read and
   /// Write are needed. Precondition: as for Read.
   std::span<std::byte> InPlace(graph::ParameterId parameter,
                                program::StateRole role,
                                const Box& box) const;
   /// Recomputes the compute copies from the masters, after Write or writes through InPlace.
   void Refresh();
-  /// Returns the XXH3 hash of a parameter's master and moments, which is equal on all holders.
+  /// Returns the XXH3 hash of the elements of `box` in a parameter's master and moments, which is
+  /// equal on all holders. Precondition: as for Read.
   /// Precondition: Holds(parameter). Errors: the device's.
-  Result<uint64_t> Digest(graph::ParameterId parameter) const;
+  Result<uint64_t> Digest(graph::ParameterId parameter, const Box& box) const;
 
   /// Returns the tensors of a parameter, for the files of engine/runtime. Precondition:
   /// Holds(parameter).
   Held& held(graph::ParameterId parameter) const;
+  /// Returns views of the elements of `box` of those tensors. Precondition: as for Read.
+  Held Part(graph::ParameterId parameter, const Box& box) const;
 
  private:
-  const at::Tensor& TensorOf(graph::ParameterId parameter, program::StateRole role) const;
-
   const graph::Graph* graph_;
   Device* device_;
   // By parameter; nullptr: not held. Shared only between the states that Share joined.

@@ -8,8 +8,9 @@
 
 namespace heddle::runtime {
 
-/// The tensors of one parameter, contiguous and on the state's device.
+/// The tensors of the held box of one parameter, contiguous and on the state's device.
 struct ParameterState::Held {
+  Box box;                ///< The part of the parameter that is held.
   at::Tensor master;      ///< The weights, in the master type (fp32 or fp64).
   at::Tensor exp_avg;     ///< Adam's first moment, in the master type.
   at::Tensor exp_avg_sq;  ///< Adam's second moment, in the master type.

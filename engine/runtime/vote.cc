@@ -35,6 +35,7 @@ Bytes EncodeVote(const VoteRecord& record) {
   out.Put(static_cast<uint32_t>(record.norms.size()));
   for (const auto& norm : record.norms) {
     out.Put(norm.parameter);
+    out.Put(norm.elements);
     out.Put(norm.sum_of_squares);
   }
   out.Put(static_cast<uint32_t>(record.losses.size()));
@@ -55,6 +56,7 @@ Result<VoteRecord> DecodeVote(std::span<const std::byte> bytes) {
   for (uint32_t i = 0; i < norms; ++i) {
     VoteRecord::Norm norm;
     HEDDLE_ASSIGN_OR_RETURN(norm.parameter, in.Get<int32_t>());
+    HEDDLE_ASSIGN_OR_RETURN(norm.elements, in.Get<int64_t>());
     HEDDLE_ASSIGN_OR_RETURN(norm.sum_of_squares, in.Get<double>());
     record.norms.push_back(norm);
   }
@@ -71,43 +73,74 @@ Result<VoteRecord> DecodeVote(std::span<const std::byte> bytes) {
   return record;
 }
 
+namespace {
+
+/// The sums of squares by parameter, each with the elements that it is of.
+class Norms {
+ public:
+  explicit Norms(std::span<const int64_t> elements)
+      : elements_(elements),
+        counted_(elements.size(), 0),
+        sums_(elements.size(), 0) {}
+
+  Status Add(const VoteRecord::Norm& norm) {
+    const auto index = static_cast<size_t>(norm.parameter);
+    if (norm.parameter < 0 || index >= elements_.size()) {
+      return InternalError("parameter {} does not exist and was voted for", norm.parameter);
+    }
+    if (norm.elements < 0 || norm.elements > elements_[index] - counted_[index]) {
+      return InternalError("parameter {} has {} elements, and more were voted for", norm.parameter,
+                           elements_[index]);
+    }
+    counted_[index] += norm.elements;
+    sums_[index] += norm.sum_of_squares;
+    return Status::Ok();
+  }
+
+  /// In the order of the parameters.
+  Result<double> Sum() const {
+    double sum = 0;
+    for (size_t i = 0; i < elements_.size(); ++i) {
+      if (counted_[i] != elements_[i]) {
+        return InternalError("parameter {} has {} elements, and {} were voted for", i, elements_[i],
+                             counted_[i]);
+      }
+      sum += sums_[i];
+    }
+    return sum;
+  }
+
+ private:
+  const std::span<const int64_t> elements_;
+  std::vector<int64_t> counted_;
+  std::vector<double> sums_;
+};
+
+}  // namespace
+
 Result<VoteOutcome> DecideVote(const std::vector<VoteRecord>& records,
-                               int parameters,
+                               std::span<const int64_t> elements,
                                int microbatches) {
-  std::vector<std::optional<double>> norms(static_cast<size_t>(parameters));
+  Norms norms(elements);
   std::vector<std::optional<double>> losses(static_cast<size_t>(microbatches));
   VoteOutcome outcome;
-  auto put = [](std::vector<std::optional<double>>& values, int32_t index, double value) {
-    if (index < 0 || static_cast<size_t>(index) >= values.size() ||
-        values[static_cast<size_t>(index)]) {
-      return false;
-    }
-    values[static_cast<size_t>(index)] = value;
-    return true;
-  };
   for (const VoteRecord& record : records) {
     if (record.step != records.front().step) {
       return InternalError("votes of steps {} and {} met", records.front().step, record.step);
     }
     AddFlags(EncodeFlags(record.flags), outcome.flags);
     for (const auto& norm : record.norms) {
-      if (!put(norms, norm.parameter, norm.sum_of_squares)) {
-        return InternalError("parameter {} was voted twice or does not exist", norm.parameter);
-      }
+      HEDDLE_RETURN_IF_ERROR(norms.Add(norm));
     }
     for (const auto& loss : record.losses) {
-      if (!put(losses, loss.microbatch, loss.loss)) {
+      const auto index = static_cast<size_t>(loss.microbatch);
+      if (loss.microbatch < 0 || index >= losses.size() || losses[index]) {
         return InternalError("microbatch {} was voted twice or does not exist", loss.microbatch);
       }
+      losses[index] = loss.loss;
     }
   }
-  double sum_of_squares = 0;
-  for (size_t i = 0; i < norms.size(); ++i) {
-    if (!norms[i]) {
-      return InternalError("nobody voted for parameter {}", i);
-    }
-    sum_of_squares += *norms[i];
-  }
+  HEDDLE_ASSIGN_OR_RETURN(const double sum_of_squares, norms.Sum());
   for (size_t i = 0; i < losses.size(); ++i) {
     if (!losses[i]) {
       return InternalError("nobody voted for microbatch {}", i);

@@ -29,13 +29,14 @@ struct VoteRecord {
   VoteFlags flags;
   struct Norm {
     int32_t parameter = -1;
-    double sum_of_squares = 0;  ///< The sum of the squares of the parameter's gradient.
+    int64_t elements = 0;       ///< Elements of the part that the worker owns.
+    double sum_of_squares = 0;  ///< The sum of the squares of that part of the gradient.
   };
   struct Loss {
     int32_t microbatch = -1;  ///< The number of the microbatch in the global batch.
     double loss = 0;
   };
-  std::vector<Norm> norms;   ///< The parameters that the worker owns.
+  std::vector<Norm> norms;   ///< The parameters, and parts of them, that the worker owns.
   std::vector<Loss> losses;  ///< The microbatches whose losses the worker computes.
 };
 
@@ -52,11 +53,12 @@ Bytes EncodeVote(const VoteRecord& record);
 /// Decodes the bytes of EncodeVote. Errors: kDataLoss (they are malformed).
 Result<VoteRecord> DecodeVote(std::span<const std::byte> bytes);
 
-/// Computes the outcome of the records of all workers, in the order of their ranks. `parameters`
-/// and `microbatches`: the numbers of those that the records have to cover. Errors: kInternal (the
-/// steps differ, or a parameter or microbatch is missing, unknown or there twice).
+/// Computes the outcome of the records of all workers, in the order of their ranks. `elements`: of
+/// each parameter; its parts have as many in sum. `microbatches`: the number of those that the
+/// records have to cover. Errors: kInternal (the steps differ, a parameter has another number of
+/// elements or is unknown, or a microbatch is missing, unknown or there twice).
 Result<VoteOutcome> DecideVote(const std::vector<VoteRecord>& records,
-                               int parameters,
+                               std::span<const int64_t> elements,
                                int microbatches);
 
 }  // namespace heddle::runtime

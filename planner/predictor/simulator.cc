@@ -9,6 +9,7 @@
 #include "comm/cost/cost.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/program/memory.h"
+#include "engine/program/stage_graph.h"
 #include "planner/predictor/exchange_cost.h"
 
 namespace heddle::planner {
@@ -336,7 +337,18 @@ Result<Simulation> ScorePlan(const graph::Graph& graph,
                              const ClusterProfile& cluster) {
   HEDDLE_ASSIGN_OR_RETURN(const ClusterProfile selected, SelectWorkers(cluster, plan.workers));
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Program> programs, program::LowerAll(graph, plan));
-  return Simulate(graph, programs, selected);
+  std::vector<graph::Graph> members;
+  SimulationOptions options;
+  if (!plan.layouts.empty()) {
+    for (const Program& program : programs) {
+      HEDDLE_ASSIGN_OR_RETURN(graph::Graph member, program::MemberGraph(graph, plan, program.rank));
+      members.push_back(std::move(member));
+    }
+    for (const graph::Graph& member : members) {
+      options.graphs.push_back(&member);
+    }
+  }
+  return Simulate(graph, programs, selected, options);
 }
 
 }  // namespace heddle::planner

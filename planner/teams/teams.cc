@@ -121,6 +121,26 @@ std::vector<Team> TeamsLeft(const Problem& problem, const std::optional<Plan>& p
   return teams;
 }
 
+/// Gives all teams the shares that suit the means of their members' speeds.
+void MakeAlike(const graph::Heads& heads,
+               const std::vector<double>& speeds,
+               std::vector<Team>& teams) {
+  std::vector<double> means(teams[0].ranks.size(), 0);
+  for (const Team& team : teams) {
+    double sum = 0;
+    for (const int rank : team.ranks) {
+      sum += speeds[static_cast<size_t>(rank)];
+    }
+    for (size_t position = 0; position < means.size(); ++position) {
+      means[position] += speeds[static_cast<size_t>(team.ranks[position])] / sum;
+    }
+  }
+  const std::vector<int> units = UnitsFor(heads, means);
+  for (Team& team : teams) {
+    team.units = units;
+  }
+}
+
 /// The teams as a cluster, and back from its plans to those of the workers.
 class TeamSearch {
  public:
@@ -357,7 +377,14 @@ Result<SearchOutcome> SearchTeams(const SearchRequest& request, int size) {
     return InvalidArgumentError("a stage is {} workers, and there are {}", size,
                                 workers->workers());
   }
-  return TeamSearch(request, *workers, std::move(teams)).Run();
+  Result<SearchOutcome> found = TeamSearch(request, *workers, teams).Run();
+  // Replicas of a layer that cut a parameter unlike cannot add their gradients.
+  if (found.status().code() == StatusCode::kInvalidArgument &&
+      std::ranges::any_of(teams, [&](const Team& team) { return team.units != teams[0].units; })) {
+    MakeAlike(*heads, SpeedsOf(*workers), teams);
+    found = TeamSearch(request, *workers, std::move(teams)).Run();
+  }
+  return found;
 }
 
 }  // namespace heddle::planner

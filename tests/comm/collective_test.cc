@@ -1,9 +1,9 @@
 // Collectives against a scalar reference, over every medium, group size, type and operation.
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -140,6 +140,50 @@ TEST_P(CollectiveTest, UnevenSharesScatterAndGather) {
   });
 }
 
+// The last rank first; positions, not ranks, say which share and which root is whose.
+TEST_P(CollectiveTest, AGroupMayHaveAnyOrder) {
+  Cluster cluster(GetParam().size, GetParam().media);
+  std::vector<int> group = Everyone(cluster.size());
+  std::reverse(group.begin() + cluster.size() / 3, group.end());
+  std::reverse(group.begin(), group.end());
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    uint64_t tag = 0;
+    // Then everyone by rank, which is another group.
+    for (const std::vector<int>& order : {group, Everyone(communicator.size())}) {
+      const std::vector<int> named = order == group ? group : std::vector<int>();
+      const auto position =
+          static_cast<size_t>(std::find(order.begin(), order.end(), rank) - order.begin());
+      for (const int64_t scale : {5, 2000, 150000}) {
+        const auto counts = UnevenCounts(3, communicator.size(), scale);
+        const auto first = std::accumulate(
+            counts.begin(), counts.begin() + static_cast<ptrdiff_t>(position), int64_t{0});
+        const auto total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+        const Bytes input = Input(1, rank, 0, total, DType::kI32);
+        Bytes share(static_cast<size_t>(counts[position]) * 4);
+        Status status =
+            communicator.ReduceScatter(input, share, counts, DType::kI32, ReduceOp::kSum,
+                                       {.group = named, .tag = ++tag, .deadline = {}});
+        ASSERT_TRUE(status.ok()) << status.ToString();
+        ASSERT_EQ(share, Reduced(1, order, first, counts[position], DType::kI32, ReduceOp::kSum));
+        Bytes whole(input.size());
+        status = communicator.AllGather(share, whole, counts, DType::kI32,
+                                        {.group = named, .tag = ++tag, .deadline = {}});
+        ASSERT_TRUE(status.ok()) << status.ToString();
+        ASSERT_EQ(whole, Reduced(1, order, 0, total, DType::kI32, ReduceOp::kSum));
+        Bytes sum = input;
+        status = communicator.AllReduce(sum, DType::kI32, ReduceOp::kSum,
+                                        {.group = named, .tag = ++tag, .deadline = {}});
+        ASSERT_TRUE(status.ok()) << status.ToString();
+        ASSERT_EQ(sum, whole);
+        Bytes roots = input;
+        status = communicator.Broadcast(roots, 0, {.group = named, .tag = ++tag, .deadline = {}});
+        ASSERT_TRUE(status.ok()) << status.ToString();
+        ASSERT_EQ(roots, Input(1, order[0], 0, total, DType::kI32));
+      }
+    }
+  });
+}
+
 TEST_P(CollectiveTest, BroadcastReachesEveryoneFromEveryRoot) {
   Cluster cluster(GetParam().size, GetParam().media);
   cluster.Run(1, [&](int rank, Communicator& communicator) {
@@ -232,10 +276,12 @@ TEST_P(CollectiveTest, SeveralInFlightAndUrgentMessagesBesides) {
     }
     std::vector<Work> works;
     for (uint64_t i = 0; i < buffers.size(); ++i) {
-      works.push_back(communicator.Start([&communicator, &buffer = buffers[i], i] {
-        return communicator.AllReduce(buffer, DType::kF32, ReduceOp::kSum,
-                                      {.group = {}, .tag = i, .deadline = {}});
-      }));
+      works.push_back(communicator.Start(
+          [&communicator, &buffer = buffers[i], i] {
+            return communicator.AllReduce(buffer, DType::kF32, ReduceOp::kSum,
+                                          {.group = {}, .tag = i, .deadline = {}});
+          },
+          /*urgent=*/false));
     }
     if (communicator.size() > 1) {
       const int next = (rank + 1) % communicator.size();
@@ -255,92 +301,6 @@ TEST_P(CollectiveTest, SeveralInFlightAndUrgentMessagesBesides) {
                                     DType::kF32, ReduceOp::kSum));
     }
   });
-}
-
-TEST(StartedTest, ADeadlineEndsTheGroupAndGivesTheBufferBack) {
-  Cluster cluster(2, Media::kTcp);
-  cluster.Run(1, [&](int rank, Communicator& communicator) {
-    if (rank == 1) {  // Comes to no collective.
-      Bytes none;
-      const Status status = communicator.Recv(0, 5, none, false).Wait();
-      EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
-      return;
-    }
-    Bytes buffer(1 << 20);
-    std::vector<Work> works;
-    for (uint64_t tag = 0; tag < 6; ++tag) {  // More than run at once.
-      works.push_back(communicator.Start([&communicator, tag] {
-        return communicator.Barrier({.group = {}, .tag = tag, .deadline = {}});
-      }));
-    }
-    const Work work = communicator.Start([&] {
-      return communicator.AllReduce(buffer, DType::kF32, ReduceOp::kSum,
-                                    {.group = {}, .tag = 9, .deadline = {}});
-    });
-    EXPECT_FALSE(work.Done());
-    EXPECT_EQ(work.Wait(After(std::chrono::milliseconds(50))).code(),
-              StatusCode::kDeadlineExceeded);
-    for (const Work& other : works) {
-      EXPECT_EQ(other.Wait(After(kAmple)).code(), StatusCode::kAborted);
-    }
-  });
-}
-
-// Each call waits until there are as many as may run: fewer threads would never end.
-TEST(StartedTest, FourCallsRunAtOnceAndNoMore) {
-  Cluster cluster(1, Media::kTcp);
-  cluster.Run(1, [](int /*rank*/, Communicator& communicator) {
-    constexpr int kAtOnce = 4;
-    std::atomic<int> running = 0;
-    std::atomic<int> most = 0;
-    std::atomic<bool> met = false;
-    std::vector<Work> works;
-    for (int i = 0; i < 3 * kAtOnce; ++i) {
-      works.push_back(communicator.Start([&] {
-        const int now = ++running;
-        for (int seen = most.load(); seen < now && !most.compare_exchange_weak(seen, now);) {
-        }
-        met.store(met.load() || now == kAtOnce);
-        while (!met.load()) {
-          std::this_thread::yield();
-        }
-        --running;
-        return Status::Ok();
-      }));
-    }
-    for (const Work& work : works) {
-      EXPECT_TRUE(work.Wait(After(kAmple)).ok());
-    }
-    EXPECT_EQ(most.load(), kAtOnce);
-  });
-}
-
-// The threads that have served one look for the next only once in a second by themselves: so many
-// calls that nobody is woken for take longer than this test may.
-TEST(StartedTest, ACallThatIsStartedWakesWhoServesIt) {
-  Cluster cluster(1, Media::kTcp);
-  cluster.Run(1, [](int /*rank*/, Communicator& communicator) {
-    for (int i = 0; i < 1000; ++i) {
-      const Work work = communicator.Start([] { return Status::Ok(); });
-      ASSERT_TRUE(work.Wait(After(kAmple)).ok());
-    }
-  });
-}
-
-TEST(StartedTest, ClosingEndsWhatWasStarted) {
-  Cluster cluster(2, Media::kShm);
-  std::vector<Work> works;
-  cluster.Run(1, [&](int rank, Communicator& communicator) {
-    for (uint64_t tag = 0; rank == 0 && tag < 6; ++tag) {
-      works.push_back(communicator.Start([&communicator, tag] {
-        return communicator.Barrier({.group = {}, .tag = tag, .deadline = {}});
-      }));
-    }
-  });
-  for (const Work& work : works) {
-    ASSERT_TRUE(work.Done());
-    EXPECT_FALSE(work.Wait().ok());
-  }
 }
 
 std::vector<Case> AllCases() {

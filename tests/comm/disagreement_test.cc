@@ -38,6 +38,14 @@ Call AllReduce(DType dtype, ReduceOp op, size_t bytes) {
   return [=](Communicator& communicator) { return Reduce(communicator, dtype, op, bytes); };
 }
 
+Call UrgentSum(size_t bytes) {
+  return [=](Communicator& communicator) {
+    Bytes buffer(bytes);
+    return communicator.AllReduce(buffer, DType::kF32, ReduceOp::kSum,
+                                  {.group = {}, .tag = 0, .deadline = {}, .urgent = true});
+  };
+}
+
 Call Broadcast(int root, size_t bytes) {
   return [=](Communicator& communicator) {
     Bytes buffer(bytes);
@@ -95,6 +103,8 @@ std::vector<Case> AllCases() {
   return {
       {"Op", sum, AllReduce(DType::kF32, ReduceOp::kMax, 4000), "op"},
       {"OpOfLarge", large, AllReduce(DType::kF32, ReduceOp::kMin, 4 << 20), "op"},
+      {"Urgency", sum, UrgentSum(4000), "urgent"},
+      {"UrgencyOfLarge", UrgentSum(4 << 20), large, "urgent"},
       {"Dtype", sum, AllReduce(DType::kI32, ReduceOp::kSum, 4000), "dtype"},
       {"Size", sum, AllReduce(DType::kF32, ReduceOp::kSum, 4004), "counts"},
       {"SizeAcrossAlgorithms", sum, large, "counts"},
@@ -234,10 +244,12 @@ void NameInAFullSegment(Held held_by, int odd, const Case& one) {
     ASSERT_TRUE(communicator.Barrier({}).ok());
     std::vector<Work> held;
     for (uint64_t tag = 0; rank == held_by.rank && tag < held_by.traffic_classes; ++tag) {
-      held.push_back(communicator.Start([&communicator, &begun, tag] {
-        begun.fetch_add(1);
-        return communicator.Barrier({.group = {}, .tag = 10 + tag, .deadline = {}});
-      }));
+      held.push_back(communicator.Start(
+          [&communicator, &begun, tag] {
+            begun.fetch_add(1);
+            return communicator.Barrier({.group = {}, .tag = 10 + tag, .deadline = {}});
+          },
+          /*urgent=*/false));
     }
     // The last may still be about to wait: that makes an easier case, not another answer.
     while (begun.load() < held_by.traffic_classes) {
@@ -262,6 +274,8 @@ TEST(DisagreementInAFullSegmentTest, IsNamedToEveryMember) {
                        {"Op", sum, AllReduce(DType::kF32, ReduceOp::kMin, 8), "op min"});
     NameInAFullSegment({.rank = 0, .traffic_classes = 4}, odd,
                        {"Blocks", sum, Exchange(8, 8), "all-to-all"});
+    NameInAFullSegment({.rank = 0, .traffic_classes = 4}, odd,
+                       {"Urgency", sum, UrgentSum(8), "urgent"});
   }
 }
 

@@ -118,7 +118,7 @@ TEST(PiecesTest, EveryElementOfTheStateIsWrittenOnceByAHolder) {
       for (const StateBox& box : owned[rank]) {
         for (const int64_t element : ElementsOf(box.box, graph.parameter(box.parameter).shape)) {
           EXPECT_TRUE(held[rank].at(box.parameter).contains(element));
-          EXPECT_TRUE(written[{box.parameter, box.role}].insert(element).second);
+          EXPECT_TRUE((written[{box.parameter, box.role}].insert(element).second));
         }
       }
     }
@@ -151,7 +151,7 @@ TEST(PiecesTest, StateMovesBetweenPlansByWhatTheirBoxesDiffer) {
       ASSERT_NE(move.source, "");
       for (const int64_t element : ElementsOf(move.box, graph.parameter(move.parameter).shape)) {
         EXPECT_TRUE(has.at(move.source)->at(move.parameter).contains(element));
-        EXPECT_TRUE(came[move.target][{move.parameter, move.role}].insert(element).second);
+        EXPECT_TRUE((came[move.target][{move.parameter, move.role}].insert(element).second));
       }
     }
     for (size_t rank = 0; rank < wants.size(); ++rank) {

@@ -40,7 +40,7 @@ void ExpectAnnouncements(Device& device) {
   const auto digests = [&] {
     std::vector<uint64_t> all;
     for (const graph::ParameterId id : program->parameters) {
-      const auto digest = state.Digest(id);
+      const auto digest = state.Digest(id, state.BoxOf(id));
       EXPECT_TRUE(digest.ok()) << digest.status().ToString();
       all.push_back(*digest);
     }
@@ -69,7 +69,7 @@ void ExpectAnnouncements(Device& device) {
            },
        .before_update =
            [&](graph::ParameterId id) {
-             EXPECT_EQ(*state.Digest(id), before[static_cast<size_t>(id)]);
+             EXPECT_EQ(*state.Digest(id, state.BoxOf(id)), before[static_cast<size_t>(id)]);
              announced.push_back(id);
            },
        .seed = 1});

@@ -187,6 +187,10 @@ class Worker {
                                next_, instruction.inputs[0]);
         }
         return true;
+      case Code::kExchange:
+      case Code::kAwait:
+        return InternalError("worker {} instruction {}: tests/support/program runs exchanges",
+                             program_.rank, next_);
       case Code::kVote:
       case Code::kUpdate:
         break;

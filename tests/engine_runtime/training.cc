@@ -1,5 +1,7 @@
 #include "tests/engine_runtime/training.h"
 
+#include <algorithm>
+#include <cstring>
 #include <thread>
 
 #include <fmt/format.h>
@@ -9,6 +11,7 @@
 #include "base/random.h"
 #include "comm/communicator.h"
 #include "engine/program/lowering/lower.h"
+#include "engine/program/stage_graph.h"
 #include "engine/program/verify/verify.h"
 #include "engine/runtime/device/blas.h"
 #include "engine/runtime/executor.h"
@@ -27,15 +30,28 @@ Status ReadRandomSample(int64_t sample, std::span<int32_t> tokens, std::span<int
   return Status::Ok();
 }
 
+/// Calls visit(index in a row-major tensor of `shape`) for each element of `box`, in its order.
+template <typename Visit>
+void ForEach(const Shape& shape, const Box& box, const Visit& visit) {
+  std::vector<int64_t> at(shape.size(), 0);
+  for (int64_t n = ElementCount(box.extent); n > 0; --n) {
+    int64_t index = 0;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      index = index * shape[d] + box.offset[d] + at[d];
+    }
+    visit(static_cast<size_t>(index));
+    for (size_t d = shape.size(); d-- > 0 && ++at[d] == box.extent[d];) {
+      at[d] = 0;
+    }
+  }
+}
+
 // One worker of a run: what it is connected with, and what it trains.
 class Worker {
  public:
-  Worker(const graph::Graph& graph,
-         const program::Program& program,
-         const TrainingOptions& options,
-         const std::string& name)
-      : graph_(graph),
-        program_(program),
+  Worker(const WorkerPart& part, const TrainingOptions& options, const std::string& name)
+      : graph_(*part.graph),
+        program_(*part.program),
         options_(options) {
     auto endpoint =
         comm::Endpoint::Create({.config = {.worker = name, .job = "test", .secret = "secret"},
@@ -59,7 +75,7 @@ class Worker {
             {.generation = 1, .rank = program_.rank, .members = members, .peers = program_.peers},
             After(std::chrono::seconds(20))));
     ParameterState state(graph_, *device_);
-    state.Hold(program_.parameters);
+    state.Hold(program_);
     state.Initialize(kSeed);
     Status status = RunSteps(*group, state);
     if (status.ok()) {
@@ -73,7 +89,11 @@ class Worker {
 
   std::unique_ptr<Device> device_;
   std::vector<double> losses_;
-  std::map<std::string, std::vector<std::byte>> masters_;
+  struct Part {
+    Box box;
+    std::vector<std::byte> bytes;
+  };
+  std::map<graph::ParameterId, Part> masters_;
 
  private:
   Status RunSteps(comm::Communicator& group, ParameterState& state) {
@@ -98,12 +118,11 @@ class Worker {
 
   Status ReadMasters(const ParameterState& state) {
     for (const graph::ParameterId id : state.parameters()) {
-      const graph::Parameter& parameter = graph_.parameter(id);
-      std::vector<std::byte>& bytes = masters_[parameter.name];
-      bytes.resize(
-          static_cast<size_t>(ElementCount(parameter.shape) * SizeOf(graph_.master_dtype())));
-      HEDDLE_RETURN_IF_ERROR(
-          state.Read(id, program::StateRole::kMaster, WholeBox(parameter.shape), bytes));
+      Part& part = masters_[id];
+      part.box = state.BoxOf(id);
+      part.bytes.resize(
+          static_cast<size_t>(ElementCount(part.box.extent) * SizeOf(graph_.master_dtype())));
+      HEDDLE_RETURN_IF_ERROR(state.Read(id, program::StateRole::kMaster, part.box, part.bytes));
     }
     return Status::Ok();
   }
@@ -124,6 +143,35 @@ program::Plan MakePlan(std::vector<program::Pipeline> pipelines, int workers) {
   }
   plan.pipelines = std::move(pipelines);
   return plan;
+}
+
+/// The masters of all workers, each element from those that have it.
+void Assemble(const graph::Graph& graph,
+              const std::vector<std::unique_ptr<Worker>>& workers,
+              Trained& trained) {
+  const auto element = static_cast<size_t>(SizeOf(graph.master_dtype()));
+  for (size_t i = 0; i < graph.parameters.size(); ++i) {
+    const graph::Parameter& parameter = graph.parameters[i];
+    std::vector<std::byte>& whole = trained.masters[parameter.name];
+    whole.resize(static_cast<size_t>(ElementCount(parameter.shape)) * element);
+    std::vector<bool> known(whole.size() / element, false);
+    for (const auto& worker : workers) {
+      const auto held = worker->masters_.find(static_cast<graph::ParameterId>(i));
+      if (held == worker->masters_.end()) {
+        continue;
+      }
+      size_t next = 0;
+      ForEach(parameter.shape, held->second.box, [&](size_t index) {
+        std::byte* const to = whole.data() + index * element;
+        const std::byte* const from = held->second.bytes.data() + element * next++;
+        EXPECT_TRUE(!known[index] || std::memcmp(to, from, element) == 0)
+            << "holders of " << parameter.name << " differ in element " << index;
+        std::memcpy(to, from, element);
+        known[index] = true;
+      });
+    }
+    EXPECT_EQ(std::ranges::count(known, false), 0) << parameter.name << " has elements of nobody";
+  }
 }
 
 }  // namespace
@@ -192,11 +240,24 @@ Trained Train(const graph::Graph& graph,
   EXPECT_TRUE(programs.ok()) << programs.status().ToString();
   const Status verified = program::Verify(graph, plan, *programs);
   EXPECT_TRUE(verified.ok()) << verified.ToString();
+  std::vector<graph::Graph> graphs;
+  for (const program::Program& program : *programs) {
+    auto own = program::MemberGraph(graph, plan, program.rank);
+    EXPECT_TRUE(own.ok()) << own.status().ToString();
+    graphs.push_back(*std::move(own));
+  }
+  std::vector<WorkerPart> parts;
+  for (size_t rank = 0; rank < graphs.size(); ++rank) {
+    parts.push_back({.graph = &graphs[rank], .program = &(*programs)[rank]});
+  }
+  return Train(parts, options);
+}
+
+Trained Train(const std::vector<WorkerPart>& parts, const TrainingOptions& options) {
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<comm::GroupMember> members;
-  for (size_t rank = 0; rank < plan.workers.size(); ++rank) {
-    workers.push_back(
-        std::make_unique<Worker>(graph, (*programs)[rank], options, plan.workers[rank]));
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    workers.push_back(std::make_unique<Worker>(parts[rank], options, fmt::format("w{}", rank)));
     members.push_back(workers.back()->member());
   }
   std::vector<Status> statuses(workers.size());
@@ -213,10 +274,9 @@ Trained Train(const graph::Graph& graph,
       trained.status = statuses[rank];
     }
     options.look_at(*workers[rank]->device_);
-    for (const auto& [name, bytes] : workers[rank]->masters_) {
-      const auto [entry, inserted] = trained.masters.emplace(name, bytes);
-      EXPECT_TRUE(inserted || entry->second == bytes) << "holders of " << name << " differ";
-    }
+  }
+  if (trained.status.ok()) {
+    Assemble(*parts[0].graph, workers, trained);
   }
   return trained;
 }

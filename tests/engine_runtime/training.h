@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "engine/graph/models/model.h"
 #include "engine/program/plan.h"
+#include "engine/program/program.h"
 #include "engine/runtime/device/device.h"
 
 namespace heddle::runtime::testing {
@@ -46,5 +47,14 @@ struct Trained {
 /// Trains under `plan` with one thread a worker. Fails the test where holders of a parameter
 /// differ.
 Trained Train(const graph::Graph& graph, const program::Plan& plan, const TrainingOptions& options);
+
+/// What one worker runs.
+struct WorkerPart {
+  const graph::Graph* graph = nullptr;  ///< That whose nodes the Program names.
+  const program::Program* program = nullptr;
+};
+/// The same for given Programs, by rank. Fails the test also where an element of a parameter has no
+/// holder.
+Trained Train(const std::vector<WorkerPart>& parts, const TrainingOptions& options);
 
 }  // namespace heddle::runtime::testing

@@ -74,7 +74,7 @@ Status StateMove::Fill(comm::Communicator& group, Generation& next, StateMoved& 
   if (start_.has_held() || start_.has_replicas()) {
     HEDDLE_RETURN_IF_ERROR(FillFromPeers(group, next, moved));
   } else if (next.lowered->rank >= 0) {
-    next.state->Hold(next.lowered->training.parameters);
+    next.state->Hold(next.lowered->training);
     if (start_.initial()) {
       next.state->Initialize(context_.options.job.seed);
     } else {
@@ -238,7 +238,10 @@ Status StateMove::PackHeld(Generation& next, std::vector<Message>& messages) con
   if (valid_here) {
     next.state->Share(*held_->state, next.lowered->training.parameters);
   }
-  next.state->Hold(next.lowered->training.parameters);
+  next.state->Hold(next.lowered->training);
+  if (valid_here) {
+    HEDDLE_RETURN_IF_ERROR(CopyOwn(next));
+  }
   for (Message& message : messages) {
     if (message.receives) {
       continue;
@@ -254,11 +257,24 @@ Status StateMove::PackHeld(Generation& next, std::vector<Message>& messages) con
   return Status::Ok();
 }
 
+// Copies what is held and needed of parameters of which the worker will have another part.
+Status StateMove::CopyOwn(Generation& next) const {
+  for (const program::StateBox& own : OwnBoxes(*next.lowered)) {
+    if (next.state->BoxOf(own.parameter) == held_->state->BoxOf(own.parameter)) {
+      continue;  // Both states have the same tensors.
+    }
+    Bytes copy = BufferOf(own.box);
+    HEDDLE_RETURN_IF_ERROR(held_->state->Read(own.parameter, own.role, own.box, copy));
+    HEDDLE_RETURN_IF_ERROR(next.state->Write(own.parameter, own.role, own.box, copy));
+  }
+  return Status::Ok();
+}
+
 // Reads the boxes for other workers and for this one from the held shards.
 Status StateMove::UnpackReplicas(Generation& next,
                                  std::vector<Message>& messages,
                                  StateMoved& moved) const {
-  next.state->Hold(next.lowered->training.parameters);
+  next.state->Hold(next.lowered->training);
   const auto& holders = start_.replicas().holders();
   const auto mine = std::ranges::find(holders, worker_, &wire::Start::Replicas::Holder::worker);
   if (mine == holders.end()) {

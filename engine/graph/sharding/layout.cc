@@ -46,6 +46,9 @@ Status ValidateCuts(const Layout& layout, bool exact) {
 /// Only parameters cover: gradients of what is covered are counted at one member.
 Status ValidateKind(const Tensor& tensor, const Placement& placement) {
   const bool parameter = tensor.kind == TensorKind::kParameter;
+  if (tensor.kind == TensorKind::kLoss && placement.kind == Kind::kReplicate) {
+    return Status::Ok();
+  }
   if (!parameter && tensor.kind != TensorKind::kActivation &&
       tensor.kind != TensorKind::kGradient) {
     return InvalidArgumentError("'{}': only parameters, activations and their gradients are placed",

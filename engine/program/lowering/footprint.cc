@@ -6,11 +6,12 @@
 #include "base/tensor/reduction_tree.h"
 #include "engine/program/lowering/stage_template.h"
 #include "engine/program/memory.h"
+#include "engine/program/pieces.h"
+#include "engine/program/stages.h"
 
 namespace heddle::program {
 
 using graph::ParameterId;
-using graph::TensorKind;
 
 /// One backward of a stage, with its additions and reductions.
 class Footprint::Walk {
@@ -37,6 +38,9 @@ class Footprint::Walk {
       for (size_t c = step.contributions; c < end; ++c) {
         Contribute(trace_.contributions[c]);
       }
+    }
+    if (situation.last) {
+      IssueReady();
     }
     return peak_;
   }
@@ -67,6 +71,10 @@ class Footprint::Walk {
     if (missing_[index] == 0 && !IsReduced(gradient)) {
       live_ -= SumsAfter(gradient) - gradient.contribution_bytes;
     }
+    IssueReady();
+  }
+
+  void IssueReady() {
     for (; issued_ < trace_.queue.size(); ++issued_) {
       const size_t next = trace_.queue[issued_];
       if (!IsReduced(trace_.gradients[next])) {
@@ -115,7 +123,35 @@ int Footprint::Sums(const FootprintStage& stage, int microbatches) const {
 }
 
 int64_t Footprint::PeakBytes(const FootprintStage& stage) {
-  const Trace& trace = TraceOf(stage);
+  return PeakOf(TraceOf(stage), stage);
+}
+
+Result<int64_t> Footprint::PeakBytes(const Plan& plan, int rank) const {
+  const Position position = PositionOf(plan, rank);
+  if (position.pipeline < 0) {
+    return 0;
+  }
+  const Pipeline& pipeline = plan.pipelines[static_cast<size_t>(position.pipeline)];
+  const Stage& it = pipeline.stages[static_cast<size_t>(position.stage)];
+  const FootprintStage stage{.first_segment = it.first_segment,
+                             .last_segment = it.last_segment,
+                             .recompute = it.recompute,
+                             .warm_up = pipeline.WarmUp(static_cast<size_t>(position.stage)),
+                             .first_microbatch = pipeline.first_microbatch,
+                             .microbatches = pipeline.microbatches,
+                             .shared = it.layout < 0 && plan.pipelines.size() > 1};
+  if (it.layout < 0) {
+    return PeakOf(MakeTrace(stage), stage);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const StageGraph group, BuildStageGraph(*graph_, plan, it));
+  Trace trace;
+  AddGradients(plan, it, rank, trace);
+  AddSteps(BuildStageTemplate(*graph_, analysis_, pipeline, position.stage, group, position.member),
+           graph::Localise(group.sharded, position.member).graph, trace);
+  return PeakOf(trace, stage);
+}
+
+int64_t Footprint::PeakOf(const Trace& trace, const FootprintStage& stage) const {
   const int count = stage.microbatches;
   int64_t sum = 0;  // A partial sum of every use.
   for (const Gradient& gradient : trace.gradients) {
@@ -179,14 +215,19 @@ Footprint::Trace Footprint::MakeTrace(const FootprintStage& stage) const {
   const StageTemplate steps = BuildStageTemplate(*graph_, analysis_, pipeline, index);
   Trace trace;
   AddGradients(stage, trace);
-  std::map<ParameterId, size_t> index_of;
+  AddSteps(steps, *graph_, trace);
+  return trace;
+}
+
+void Footprint::AddSteps(const StageTemplate& steps, const graph::Graph& graph, Trace& trace) {
+  std::map<PieceKey, size_t> index_of;
   for (size_t g = 0; g < trace.gradients.size(); ++g) {
-    index_of.emplace(trace.gradients[g].parameter, g);
+    index_of.emplace(trace.gradients[g].key, g);
   }
   const auto bytes = [&](const std::vector<int>& values) {
     int64_t sum = 0;
     for (const int value : values) {
-      sum += graph_->tensor(steps.values[static_cast<size_t>(value)]).type.bytes();
+      sum += graph.tensor(steps.values[static_cast<size_t>(value)]).type.bytes();
     }
     return sum;
   };
@@ -201,17 +242,13 @@ Footprint::Trace Footprint::MakeTrace(const FootprintStage& stage) const {
     trace.backward.push_back({.allocated = bytes(step.outputs),
                               .freed = bytes(step.frees),
                               .contributions = trace.contributions.size()});
-    for (const int value : step.code == Code::kRun ? step.outputs : std::vector<int>()) {
-      const graph::Tensor& tensor = graph_->tensor(steps.values[static_cast<size_t>(value)]);
-      if (tensor.kind == TensorKind::kWeightGradient) {
-        const size_t g = index_of.at(tensor.parameter);
-        trace.contributions.push_back(g);
-        trace.gradients[g].contribution_bytes = tensor.type.bytes();
-        ++trace.gradients[g].uses;
-      }
+    for (const StageContribution& one : step.contributes) {
+      const size_t g = index_of.at({one.parameter, one.piece});
+      trace.contributions.push_back(g);
+      trace.gradients[g].contribution_bytes = bytes({one.value});
+      ++trace.gradients[g].uses;
     }
   }
-  return trace;
 }
 
 void Footprint::AddGradients(const FootprintStage& stage, Trace& trace) const {
@@ -226,15 +263,47 @@ void Footprint::AddGradients(const FootprintStage& stage, Trace& trace) const {
   for (const ParameterId id : held) {
     const auto& segments = analysis_.parameter_segments[static_cast<size_t>(id)];
     trace.gradients.push_back(
-        {.parameter = id,
+        {.key = {id, 0},
          .sum_bytes = ElementCount(graph_->parameter(id).shape) * SizeOf(graph_->master_dtype()),
          .tied = segments.front() < stage.first_segment || segments.back() >= stage.last_segment});
-    trace.queue.push_back(trace.queue.size());
   }
-  // Descending segment, then parameter, as GradientSums issues them.
+  OrderReductions(trace);
+}
+
+void Footprint::AddGradients(const Plan& plan, const Stage& stage, int rank, Trace& trace) const {
+  std::set<ParameterId> held;
+  for (int s = stage.first_segment; s < stage.last_segment; ++s) {
+    const auto& parameters = analysis_.segment_parameters[static_cast<size_t>(s)];
+    held.insert(parameters.begin(), parameters.end());
+  }
+  Program holder;
+  for (const ParameterId id : held) {
+    const std::vector<HeldPiece> pieces =
+        PiecesOf(*graph_, plan, id, analysis_.parameter_segments[static_cast<size_t>(id)]);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const HeldPiece& piece = pieces[i];
+      if (!std::binary_search(piece.holders.begin(), piece.holders.end(), rank)) {
+        continue;
+      }
+      const int index = static_cast<int>(i);
+      holder.pieces.push_back({.parameter = id, .index = index, .box = piece.box});
+      trace.gradients.push_back(
+          {.key = {id, index},
+           .sum_bytes = ElementCount(piece.box.extent) * SizeOf(graph_->master_dtype()),
+           .tied = piece.holders.size() > 1});
+    }
+  }
+  trace.state = StateBytes(*graph_, holder);
+  OrderReductions(trace);
+}
+
+void Footprint::OrderReductions(Trace& trace) const {
+  for (size_t g = 0; g < trace.gradients.size(); ++g) {
+    trace.queue.push_back(g);
+  }
   std::stable_sort(trace.queue.begin(), trace.queue.end(), [&](size_t a, size_t b) {
     const auto first = [&](size_t g) {
-      return analysis_.parameter_segments[static_cast<size_t>(trace.gradients[g].parameter)]
+      return analysis_.parameter_segments[static_cast<size_t>(trace.gradients[g].key.first)]
           .front();
     };
     return first(a) > first(b);

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "engine/program/lowering/batch_axis.h"
+#include "engine/program/lowering/gradient_sums.h"
+#include "engine/program/lowering/stage_template.h"
 #include "engine/program/plan.h"
 
 namespace heddle::program {
@@ -41,6 +43,10 @@ class Footprint {
   /// microbatches.
   int64_t PeakBytes(const FootprintStage& stage);
 
+  /// The same sum for a worker of a plan that fits the graph, also for a member of a group. Cost:
+  /// besides, that of the stage's graph and template. Errors: those of BuildStageGraph.
+  Result<int64_t> PeakBytes(const Plan& plan, int rank) const;
+
  private:
   /// A step of a template. Its contributions to gradients are those of Trace::contributions from
   /// index `contributions` up to that of the next step.
@@ -49,13 +55,13 @@ class Footprint {
     int64_t freed = 0;
     size_t contributions = 0;
   };
-  /// The gradient of a parameter that the stage holds.
+  /// The gradient of a piece of a parameter that the worker holds.
   struct Gradient {
-    graph::ParameterId parameter = -1;
-    int uses = 0;  ///< Number of the parameter's uses in this stage.
+    PieceKey key = {-1, 0};
+    int uses = 0;  ///< Number of what the worker contributes for one microbatch.
     int64_t contribution_bytes = 0;
     int64_t sum_bytes = 0;
-    bool tied = false;  ///< Other stages of the pipeline hold the parameter, too.
+    bool tied = false;  ///< Other workers of the pipeline hold it, too.
   };
   /// The memory properties of a stage that are the same for all its microbatches.
   struct Trace {
@@ -81,6 +87,13 @@ class Footprint {
   const Trace& TraceOf(const FootprintStage& stage);
   Trace MakeTrace(const FootprintStage& stage) const;
   void AddGradients(const FootprintStage& stage, Trace& trace) const;
+  void AddGradients(const Plan& plan, const Stage& stage, int rank, Trace& trace) const;
+  /// Fills in the order of reductions: descending segment, then parameter and piece, as
+  /// GradientSums issues them.
+  void OrderReductions(Trace& trace) const;
+  /// Fills in what the steps of a template do to the memory. `graph` has their types.
+  static void AddSteps(const StageTemplate& steps, const graph::Graph& graph, Trace& trace);
+  int64_t PeakOf(const Trace& trace, const FootprintStage& stage) const;
   /// Number of partial sums of a use after `microbatches` microbatches.
   int Sums(const FootprintStage& stage, int microbatches) const;
 

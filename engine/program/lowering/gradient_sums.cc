@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
 #include "base/check.h"
 #include "engine/program/stages.h"
@@ -19,90 +20,100 @@ GradientSums::GradientSums(const graph::Graph& graph, const Plan& plan, int rank
 Result<GradientSums> GradientSums::Create(const graph::Graph& graph,
                                           const GraphAnalysis& analysis,
                                           const Plan& plan,
-                                          int rank) {
+                                          int rank,
+                                          const StageTemplate& steps) {
   GradientSums sums(graph, plan, rank);
   const Position position = PositionOf(plan, rank);
   if (position.pipeline < 0 || !analysis.differentiated) {
     return sums;
   }
-  const Stage& stage = plan.pipelines[static_cast<size_t>(position.pipeline)]
-                           .stages[static_cast<size_t>(position.stage)];
-  std::vector<std::pair<int, ParameterId>> order;
-  for (int segment = stage.first_segment; segment < stage.last_segment; ++segment) {
-    for (const ParameterId parameter : analysis.segment_parameters[static_cast<size_t>(segment)]) {
-      if (sums.sums_.count(parameter) > 0) {
-        continue;
-      }
-      Sum sum = sums.MakeSum(analysis, plan, parameter);
-      if (!sums.exact_ && sum.group.size() > 1) {
-        for (size_t i = 0; i < sum.group.size(); ++i) {
-          if (sum.contributions[i].empty()) {
-            return InvalidArgumentError(
-                "plan: worker {} holds parameter {} without a gradient of it, which relaxed "
-                "determinism cannot reduce",
-                plan.workers[static_cast<size_t>(sum.group[i])], graph.parameter(parameter).name);
-          }
-        }
-      }
-      if (sum.group.size() > 1) {
-        order.emplace_back(-analysis.parameter_segments[static_cast<size_t>(parameter)].front(),
-                           parameter);
-      }
-      sums.sums_.emplace(parameter, std::move(sum));
+  const Pipeline& pipeline = plan.pipelines[static_cast<size_t>(position.pipeline)];
+  const Stage& stage = pipeline.stages[static_cast<size_t>(position.stage)];
+  sums.last_microbatch_ = pipeline.first_microbatch + pipeline.microbatches - 1;
+  std::map<PieceKey, int64_t> contributed;
+  for (const StageStep& step : steps.backward) {
+    for (const StageContribution& one : step.contributes) {
+      contributed[{one.parameter, one.piece}] += pipeline.microbatches;
     }
   }
-  // Descending segment, then parameter: a tied parameter waits for its lowest use, which comes
-  // last.
+  std::set<ParameterId> held;
+  for (int segment = stage.first_segment; segment < stage.last_segment; ++segment) {
+    const auto& list = analysis.segment_parameters[static_cast<size_t>(segment)];
+    held.insert(list.begin(), list.end());
+  }
+  for (const ParameterId parameter : held) {
+    HEDDLE_RETURN_IF_ERROR(sums.AddSums(analysis, plan, parameter, contributed));
+  }
+  // Descending segment, then parameter and piece: a tied parameter waits for its lowest use, which
+  // comes last.
+  std::vector<std::pair<int, PieceKey>> order;
+  for (const auto& [key, sum] : sums.sums_) {
+    if (sum.piece.holders.size() > 1) {
+      order.emplace_back(-analysis.parameter_segments[static_cast<size_t>(key.first)].front(), key);
+    }
+  }
   std::sort(order.begin(), order.end());
-  for (const auto& [segment, parameter] : order) {
-    sums.queue_.push_back(parameter);
+  for (const auto& [segment, key] : order) {
+    sums.queue_.push_back(key);
   }
   return sums;
 }
 
-GradientSums::Sum GradientSums::MakeSum(const GraphAnalysis& analysis,
-                                        const Plan& plan,
-                                        ParameterId parameter) const {
-  struct Member {
-    std::vector<int> uses;
-    const Pipeline* pipeline = nullptr;
-  };
-  std::map<int, Member> members;
-  for (const Pipeline& pipeline : plan.pipelines) {
-    const auto holder = [&](int segment) -> Member& {
-      const int stage = StageOf(pipeline, segment);
-      Member& member = members[pipeline.stages[static_cast<size_t>(stage)].worker()];
-      member.pipeline = &pipeline;
-      return member;
-    };
-    for (const int segment : analysis.parameter_segments[static_cast<size_t>(parameter)]) {
-      holder(segment);
+Status GradientSums::AddSums(const GraphAnalysis& analysis,
+                             const Plan& plan,
+                             ParameterId parameter,
+                             const std::map<PieceKey, int64_t>& contributed) {
+  const std::vector<HeldPiece> pieces = PiecesOf(
+      *graph_, plan, parameter, analysis.parameter_segments[static_cast<size_t>(parameter)]);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const HeldPiece& piece = pieces[i];
+    if (!std::binary_search(piece.holders.begin(), piece.holders.end(), rank_)) {
+      continue;
     }
-    for (const GradientUse& use : analysis.uses[static_cast<size_t>(parameter)]) {
-      holder(use.segment).uses.push_back(use.use);
+    Sum sum{.piece = piece, .contributions = ContributionsOf(analysis, plan, parameter, piece)};
+    for (size_t h = 0; h < piece.holders.size() && piece.holders.size() > 1 && !exact_; ++h) {
+      if (sum.contributions[h].empty()) {
+        return InvalidArgumentError(
+            "plan: worker {} holds parameter {} without a gradient of it, which relaxed "
+            "determinism cannot reduce",
+            plan.workers[static_cast<size_t>(piece.holders[h])], graph_->parameter(parameter).name);
+      }
     }
+    const PieceKey key(parameter, static_cast<int>(i));
+    if (const auto found = contributed.find(key); found != contributed.end()) {
+      sum.missing = found->second;
+    }
+    sums_.emplace(key, std::move(sum));
   }
-  Sum sum;
-  for (auto& [rank, member] : members) {
-    std::sort(member.uses.begin(), member.uses.end());
-    std::vector<TreeNode> nodes;
-    for (const int use : member.uses) {
-      const int64_t first = use * leaves_ + member.pipeline->first_microbatch;
-      const std::vector<TreeNode> cover = CoverRange(first, first + member.pipeline->microbatches);
-      nodes.insert(nodes.end(), cover.begin(), cover.end());
-    }
-    sum.group.push_back(rank);
-    sum.contributions.push_back(std::move(nodes));
-    if (rank == rank_) {
-      sum.missing = static_cast<int64_t>(member.uses.size()) * member.pipeline->microbatches;
-    }
-  }
-  return sum;
+  return Status::Ok();
 }
 
-void GradientSums::Add(
-    ParameterId parameter, int use, int microbatch, SlotId slot, ProgramBuilder& out) {
-  Sum& sum = sums_.at(parameter);
+// By holder, the tree nodes of what its stage computes.
+std::vector<std::vector<TreeNode>> GradientSums::ContributionsOf(const GraphAnalysis& analysis,
+                                                                 const Plan& plan,
+                                                                 ParameterId parameter,
+                                                                 const HeldPiece& piece) const {
+  std::map<int, std::vector<TreeNode>> by_rank;
+  for (const Pipeline& pipeline : plan.pipelines) {
+    for (const GradientUse& use : analysis.uses[static_cast<size_t>(parameter)]) {
+      const int stage = StageOf(pipeline, use.segment);
+      const int64_t first = use.use * leaves_ + pipeline.first_microbatch;
+      const std::vector<TreeNode> cover = CoverRange(first, first + pipeline.microbatches);
+      for (const int rank : pipeline.stages[static_cast<size_t>(stage)].group) {
+        std::vector<TreeNode>& nodes = by_rank[rank];
+        nodes.insert(nodes.end(), cover.begin(), cover.end());
+      }
+    }
+  }
+  std::vector<std::vector<TreeNode>> contributions;
+  for (const int holder : piece.holders) {
+    contributions.push_back(std::move(by_rank[holder]));
+  }
+  return contributions;
+}
+
+void GradientSums::Add(PieceKey piece, int use, int microbatch, SlotId slot, ProgramBuilder& out) {
+  Sum& sum = sums_.at(piece);
   std::vector<Partial>& partials = sum.partials[exact_ ? use : 0];
   if (exact_) {
     Partial next{.node = {.level = 0, .index = use * leaves_ + microbatch}, .slot = slot};
@@ -120,12 +131,14 @@ void GradientSums::Add(
   } else {
     out.Fold(partials.front().slot, slot);
   }
-  HEDDLE_CHECK(sum.missing > 0, "parameter {} has too many contributions", parameter);
+  HEDDLE_CHECK(sum.missing > 0, "parameter {} has too many contributions", piece.first);
   --sum.missing;
-  if (sum.missing == 0 && sum.group.size() == 1) {
+  if (sum.missing == 0 && sum.piece.holders.size() == 1) {
     FoldAll(sum, out);
   }
-  IssueReady(out);
+  if (microbatch == last_microbatch_) {
+    IssueReady(out);
+  }
 }
 
 void GradientSums::FoldAll(Sum& sum, ProgramBuilder& out) const {
@@ -150,15 +163,16 @@ void GradientSums::IssueReady(ProgramBuilder& out) {
   }
 }
 
-void GradientSums::Reduce(ParameterId parameter, Sum& sum, ProgramBuilder& out) const {
-  const graph::Parameter& logical = graph_->parameter(parameter);
-  sum.gradient = out.NewSlot(logical.gradients.front(), -1,
-                             {.dtype = graph_->master_dtype(), .shape = logical.shape});
+void GradientSums::Reduce(PieceKey key, Sum& sum, ProgramBuilder& out) const {
+  const auto& [parameter, piece] = key;
+  sum.gradient = out.NewSlot(graph_->parameter(parameter).gradients.front(), -1,
+                             {.dtype = graph_->master_dtype(), .shape = sum.piece.box.extent});
   Instruction instruction{.code = Code::kReduce,
                           .outputs = {sum.gradient},
-                          .tag = ReduceTag(parameter),
+                          .tag = ReduceTag(parameter, piece),
                           .parameter = parameter,
-                          .group = sum.group};
+                          .piece = piece,
+                          .group = sum.piece.holders};
   if (exact_) {
     instruction.contributions = sum.contributions;
   }
@@ -174,12 +188,12 @@ void GradientSums::Reduce(ParameterId parameter, Sum& sum, ProgramBuilder& out) 
   }
 }
 
-std::map<ParameterId, SlotId> GradientSums::Finish(ProgramBuilder& out) {
+std::map<PieceKey, SlotId> GradientSums::Finish(ProgramBuilder& out) {
   IssueReady(out);
-  std::map<ParameterId, SlotId> gradients;
-  for (const auto& [parameter, sum] : sums_) {
-    HEDDLE_CHECK(sum.gradient >= 0, "parameter {} is not complete", parameter);
-    gradients.emplace(parameter, sum.gradient);
+  std::map<PieceKey, SlotId> gradients;
+  for (const auto& [key, sum] : sums_) {
+    HEDDLE_CHECK(sum.gradient >= 0, "parameter {} is not complete", key.first);
+    gradients.emplace(key, sum.gradient);
   }
   return gradients;
 }

@@ -1,6 +1,8 @@
 /// \file
 /// Adds up weight gradients on one worker during its schedule, and issues the reductions over the
-/// holders of each parameter.
+/// holders of each piece of a parameter. All holders take part, also one that contributes nothing,
+/// and also if every member of a group has computed the whole sum: members that compute unlike
+/// would otherwise apply unlike bits, and their copies would drift apart.
 ///
 /// In an exact plan, the contribution of microbatch m to use u is leaf u * P + m of the reduction
 /// tree, where P is the number of microbatches of the global batch rounded up to a power of two.
@@ -11,34 +13,39 @@
 
 #include <deque>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "engine/program/lowering/batch_axis.h"
 #include "engine/program/lowering/program_builder.h"
+#include "engine/program/lowering/stage_template.h"
+#include "engine/program/pieces.h"
 
 namespace heddle::program {
+
+/// A parameter and the index of a piece of it.
+using PieceKey = std::pair<graph::ParameterId, int>;
 
 /// The gradient sums of one worker. Thread: one caller.
 class GradientSums {
  public:
-  /// `rank`: the worker's. Errors: kInvalidArgument (a relaxed plan has a holder without a
-  /// contribution).
+  /// `rank`: the worker's; `steps`: what it runs for each microbatch. Errors: kInvalidArgument (a
+  /// relaxed plan has a stage that holds a parameter without a gradient of it).
   static Result<GradientSums> Create(const graph::Graph& graph,
                                      const GraphAnalysis& analysis,
                                      const Plan& plan,
-                                     int rank);
+                                     int rank,
+                                     const StageTemplate& steps);
 
-  /// Takes ownership of `slot`, the contribution of `microbatch` to `use` of `parameter`, and emits
-  /// the additions and reductions whose operands are complete now.
-  void Add(graph::ParameterId parameter, int use, int microbatch, SlotId slot, ProgramBuilder& out);
+  /// Takes ownership of `slot`, the contribution of `microbatch` to `use` of a piece, and emits the
+  /// additions and reductions whose operands are complete now.
+  void Add(PieceKey piece, int use, int microbatch, SlotId slot, ProgramBuilder& out);
 
-  /// Returns the summed gradients by parameter, after every contribution was added.
-  std::map<graph::ParameterId, SlotId> Finish(ProgramBuilder& out);
+  /// Returns the summed gradients, after every contribution was added.
+  std::map<PieceKey, SlotId> Finish(ProgramBuilder& out);
 
-  /// Whether this worker is the parameter's owner, the lowest of its holders.
-  bool Owns(graph::ParameterId parameter) const {
-    return sums_.at(parameter).group.front() == rank_;
-  }
+  /// Whether this worker is the piece's owner, the lowest of its holders.
+  bool Owns(PieceKey piece) const { return sums_.at(piece).piece.holders.front() == rank_; }
 
  private:
   struct Partial {
@@ -46,25 +53,34 @@ class GradientSums {
     SlotId slot = -1;
   };
   struct Sum {
-    std::vector<int> group = {};  ///< Ranks of the holders, ascending.
-    std::vector<std::vector<TreeNode>> contributions = {};
-    std::map<int, std::vector<Partial>> partials = {};  ///< By use; relaxed: all under key 0.
+    HeldPiece piece = {};
+    std::vector<std::vector<TreeNode>> contributions = {};  ///< Exact plan: by holder.
+    std::map<int, std::vector<Partial>> partials = {};      ///< By use; relaxed: all under key 0.
     int64_t missing = 0;  ///< Number of this worker's contributions that are still to come.
     SlotId gradient = -1;
   };
 
   GradientSums(const graph::Graph& graph, const Plan& plan, int rank);
-  Sum MakeSum(const GraphAnalysis& analysis, const Plan& plan, graph::ParameterId parameter) const;
+  Status AddSums(const GraphAnalysis& analysis,
+                 const Plan& plan,
+                 graph::ParameterId parameter,
+                 const std::map<PieceKey, int64_t>& contributed);
+  std::vector<std::vector<TreeNode>> ContributionsOf(const GraphAnalysis& analysis,
+                                                     const Plan& plan,
+                                                     graph::ParameterId parameter,
+                                                     const HeldPiece& piece) const;
   void FoldAll(Sum& sum, ProgramBuilder& out) const;
   void IssueReady(ProgramBuilder& out);
-  void Reduce(graph::ParameterId parameter, Sum& sum, ProgramBuilder& out) const;
+  void Reduce(PieceKey key, Sum& sum, ProgramBuilder& out) const;
 
   const graph::Graph* graph_;
   int rank_;
   bool exact_;
   int64_t leaves_;  ///< Leaves per use, P.
-  std::map<graph::ParameterId, Sum> sums_ = {};
-  std::deque<graph::ParameterId> queue_;  ///< Reductions to issue, in the same order everywhere.
+  int last_microbatch_ =
+      0;  ///< Before it no reduction is issued, also none without a contribution.
+  std::map<PieceKey, Sum> sums_ = {};
+  std::deque<PieceKey> queue_;  ///< Reductions to issue, in the same order everywhere.
 };
 
 }  // namespace heddle::program

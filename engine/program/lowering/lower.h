@@ -3,7 +3,8 @@
 /// Narayanan et al. 2021) with stages of different sizes, and as many extra forwards as the Plan
 /// says (Stage::ahead). The operators' sharding rules determine what is summed over microbatches
 /// and workers: activations are sharded over the microbatch axis and parameters are replicated;
-/// tensors that are then Partial need a reduction.
+/// tensors that are then Partial need a reduction. Members of a group run the graphs that their
+/// layout makes of the job's (stage_graph.h), and exchange what these need.
 #pragma once
 
 #include "base/status.h"
@@ -14,7 +15,8 @@ namespace heddle::program {
 /// The program of one worker. A graph without gradients (evaluation) gives forward passes and a
 /// vote with losses only. Cost: one pass over the graph, the worker's own instructions, and its
 /// parameters times pipelines. Errors: kInvalidArgument (the plan does not fit the graph, see
-/// ValidateUngrouped; or weight gradients and loss are not Partial by the operators' rules).
+/// ValidatePlan and CheckPieces; or weight gradients and loss are not Partial by the operators'
+/// rules).
 Result<Program> Lower(const graph::Graph& graph, const Plan& plan, int rank);
 
 /// The programs of all workers, by rank. On large models each has some megabytes; for tests and

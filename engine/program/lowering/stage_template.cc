@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "base/check.h"
+#include "engine/program/lowering/stage_lifetimes.h"
+#include "engine/program/lowering/stage_order.h"
 #include "engine/program/stages.h"
 
 namespace heddle::program {
 
 using graph::Node;
-using graph::NodeId;
 using graph::Phase;
 using graph::Tensor;
 using graph::TensorId;
@@ -18,73 +22,109 @@ using graph::TensorKind;
 
 namespace {
 
+/// What a worker runs of a stage. A stage of one worker is the trivial case: its graph is the job's.
 class TemplateBuilder {
  public:
-  TemplateBuilder(const graph::Graph& graph,
+  TemplateBuilder(const graph::Graph& job,
                   const GraphAnalysis& analysis,
                   const Pipeline& pipeline,
-                  int stage)
-      : graph_(graph),
+                  int stage,
+                  const StageGraph* group,
+                  int member)
+      : job_(job),
         analysis_(analysis),
         pipeline_(pipeline),
         stage_index_(stage),
-        stage_(pipeline.stages[static_cast<size_t>(stage)]) {}
+        stage_(pipeline.stages[static_cast<size_t>(stage)]),
+        group_(group),
+        member_(member),
+        graph_(group == nullptr ? job : group->sharded.graph),
+        order_(group == nullptr ? OrderOf(job, analysis, stage_) : OrderOf(*group, stage_)) {}
 
   StageTemplate Build() && {
-    SplitNodes();
-    for (const NodeId node : forward_) {
-      Run(node, false, result_.forward);
+    FindCrossings();
+    for (const StageAction& action : order_.forward) {
+      Run(action, {}, result_.forward);
     }
-    for (const NodeId node : backward_) {
-      for (const TensorId input : graph_.node(node).inputs) {
+    for (const StageAction& action : order_.backward) {
+      for (const TensorId input : InputsOf(action)) {
         if (IsComputedAgain(input)) {
-          RunSegmentAgain(ProducerSegment(input));
+          RunSegmentAgain(made_.at(input));
         }
       }
-      Run(node, false, result_.backward);
+      Run(action, {.backward = true}, result_.backward);
     }
-    PlaceFrees();
+    result_.exchanges = std::move(order_.exchanges);
+    AwaitExchanges(result_);
+    PlaceFrees(result_);
     return std::move(result_);
   }
 
  private:
-  void SplitNodes() {
-    std::vector<NodeId> nodes;
-    for (int segment = stage_.first_segment; segment < stage_.last_segment; ++segment) {
-      const std::vector<NodeId>& list = analysis_.segment_nodes[static_cast<size_t>(segment)];
-      nodes.insert(nodes.end(), list.begin(), list.end());
+  struct Pass {
+    bool backward = false;
+    bool again = false;  ///< A forward that runs once more, in the backward.
+  };
+
+  std::span<const TensorId> InputsOf(const StageAction& action) const {
+    if (action.node >= 0) {
+      return graph_.node(action.node).inputs;
     }
-    std::sort(nodes.begin(), nodes.end());
-    for (const NodeId node : nodes) {
-      (graph_.node(node).phase == Phase::kForward ? forward_ : backward_).push_back(node);
+    return {&ExchangeOf(action).from, 1};
+  }
+  std::span<const TensorId> OutputsOf(const StageAction& action) const {
+    if (action.node >= 0) {
+      return graph_.node(action.node).outputs;
     }
+    return {&ExchangeOf(action).to, 1};
+  }
+  const graph::Exchange& ExchangeOf(const StageAction& action) const {
+    return order_.exchanges[static_cast<size_t>(action.exchange)];
   }
 
-  bool Holds(int segment) const {
-    return segment >= stage_.first_segment && segment < stage_.last_segment;
-  }
-  int ProducerSegment(TensorId tensor) const {
-    return graph_.node(graph_.tensor(tensor).producer).segment;
+  // The segments of what the forward makes, if some of it is made again; and what a segment makes
+  // for another one of the stage; and what leaves the stage or comes from outside.
+  void FindCrossings() {
+    if (group_ != nullptr) {
+      for (const auto& [id, whole] : group_->whole) {
+        messages_.emplace(whole, id);
+      }
+    }
+    if (!stage_.recompute) {
+      return;
+    }
+    for (const StageAction& action : order_.forward) {
+      for (const TensorId output : OutputsOf(action)) {
+        made_.emplace(output, action.segment);
+      }
+    }
+    for (const std::vector<StageAction>* list : {&order_.forward, &order_.backward}) {
+      for (const StageAction& action : *list) {
+        for (const TensorId input : InputsOf(action)) {
+          const auto made = made_.find(input);
+          if (made != made_.end() && made->second != action.segment) {
+            kept_.insert(input);
+          }
+        }
+      }
+    }
   }
 
   // With recomputation only what crosses from one segment into another is kept between a
   // microbatch's forward and backward; everything else that a segment's own backward reads is
   // computed again.
-  bool IsComputedAgain(TensorId id) const {
-    const Tensor& tensor = graph_.tensor(id);
-    if (!stage_.recompute || tensor.producer < 0) {
-      return false;
+  bool IsComputedAgain(TensorId id) const { return made_.count(id) > 0 && kept_.count(id) == 0; }
+
+  // The tensor of the job's graph that travels as `id`.
+  TensorId MessageOf(TensorId id) const {
+    if (group_ == nullptr) {
+      return id;
     }
-    const Node& producer = graph_.node(tensor.producer);
-    if (producer.phase != Phase::kForward || !Holds(producer.segment)) {
-      return false;
-    }
-    const std::vector<NodeId>& readers = analysis_.readers[static_cast<size_t>(id)];
-    return std::none_of(readers.begin(), readers.end(), [&](NodeId reader) {
-      const int segment = graph_.node(reader).segment;
-      return segment != producer.segment && Holds(segment);
-    });
+    const auto found = messages_.find(id);
+    return found == messages_.end() ? -1 : found->second;
   }
+
+  int SegmentOf(TensorId message) const { return job_.node(job_.tensor(message).producer).segment; }
 
   int NewValue(TensorId tensor) {
     result_.values.push_back(tensor);
@@ -101,56 +141,129 @@ class TemplateBuilder {
     original_.emplace(id, value);
     StageStep step{.code = Code::kLoad, .outputs = {value}};
     if (tensor.kind != TensorKind::kTokens && tensor.kind != TensorKind::kTargets) {
-      HEDDLE_CHECK(tensor.producer >= 0, "{} has no producer", tensor.name);
-      const int source = StageOf(pipeline_, ProducerSegment(id));
-      HEDDLE_CHECK(source >= 0 && source != stage_index_, "{} is not computed yet", tensor.name);
       step.code = Code::kRecv;
-      step.peer = pipeline_.stages[static_cast<size_t>(source)].worker();
+      step.message = MessageOf(id);
+      HEDDLE_CHECK(step.message >= 0 && job_.tensor(step.message).producer >= 0,
+                   "{} has no producer", tensor.name);
+      const int source = StageOf(pipeline_, SegmentOf(step.message));
+      HEDDLE_CHECK(source >= 0 && source != stage_index_, "{} is not computed yet", tensor.name);
+      const Group& senders = pipeline_.stages[static_cast<size_t>(source)].group;
+      step.peer = senders[static_cast<size_t>(member_) % senders.size()];
     }
     steps.push_back(std::move(step));
     return value;
   }
 
-  void Run(NodeId id, bool again, std::vector<StageStep>& steps) {
-    const Node& node = graph_.node(id);
-    StageStep step{.code = Code::kRun, .node = id};
-    const bool backward = node.phase != Phase::kForward;
-    for (const TensorId input : node.inputs) {
-      if (graph_.tensor(input).kind == TensorKind::kParameter) {
-        step.inputs.push_back(-1);
-      } else if ((again || backward) && IsComputedAgain(input)) {
-        step.inputs.push_back(again_.at(input));
-      } else {
-        step.inputs.push_back(Original(input, steps));
-      }
+  int ValueOf(TensorId id, Pass pass, std::vector<StageStep>& steps) {
+    if (graph_.tensor(id).kind == TensorKind::kParameter) {
+      return -1;
     }
-    for (const TensorId output : node.outputs) {
-      const int value = NewValue(output);
-      (again ? again_ : original_).insert_or_assign(output, value);
-      step.outputs.push_back(value);
-      if (!again && output == graph_.loss) {
-        result_.loss = value;
-      }
-    }
-    steps.push_back(std::move(step));
-    if (!again) {
-      for (const TensorId output : node.outputs) {
-        Send(output, steps);
+    return pass.backward && IsComputedAgain(id) ? again_.at(id) : Original(id, steps);
+  }
+
+  // Members without a share receive what the others of their group receive, too: the senders do not
+  // know who reads it.
+  void Receive(const StageAction& action, std::vector<StageStep>& steps) {
+    for (const TensorId input : InputsOf(action)) {
+      const TensorId message = MessageOf(input);
+      if (message >= 0 && StageOf(pipeline_, SegmentOf(message)) != stage_index_) {
+        Original(input, steps);
       }
     }
   }
 
-  // One message to each other stage that reads the tensor.
-  void Send(TensorId tensor, std::vector<StageStep>& steps) {
+  bool Runs(const StageAction& action) const {
+    return group_ == nullptr || action.node < 0 ||
+           group_->sharded.divisions[static_cast<size_t>(action.node)].Runs(member_);
+  }
+
+  void Run(const StageAction& action, Pass pass, std::vector<StageStep>& steps) {
+    StageStep step{.code = action.node >= 0 ? Code::kRun : Code::kExchange,
+                   .node = action.node,
+                   .exchange = action.exchange,
+                   .again = pass.again};
+    const auto has = [&](const std::vector<graph::Range>& ranges) {
+      return !ranges[static_cast<size_t>(member_)].empty();
+    };
+    const bool runs = Runs(action);
+    if (runs && (action.node >= 0 || has(ExchangeOf(action).sent))) {
+      for (const TensorId input : InputsOf(action)) {
+        step.inputs.push_back(ValueOf(input, pass, steps));
+      }
+    } else {
+      Receive(action, steps);
+    }
+    if (!runs) {
+      return;
+    }
+    if (action.node >= 0 || has(ExchangeOf(action).received)) {
+      for (const TensorId output : OutputsOf(action)) {
+        const int value = NewValue(output);
+        (pass.again ? again_ : original_).insert_or_assign(output, value);
+        step.outputs.push_back(value);
+        AddContributions(output, value, step);
+        if (!pass.again && output == Loss()) {
+          result_.loss = value;
+        }
+      }
+    }
+    const std::vector<int> outputs = step.outputs;
+    steps.push_back(std::move(step));
+    if (!pass.again) {
+      for (const int value : outputs) {
+        Send(value, steps);
+      }
+    }
+  }
+
+  // The loss, where this worker reports it.
+  TensorId Loss() const {
+    if (group_ == nullptr) {
+      return job_.loss;
+    }
+    return member_ == 0 ? group_->whole.at(job_.loss) : -1;
+  }
+
+  void AddContributions(TensorId id, int value, StageStep& step) const {
+    if (group_ == nullptr) {
+      const Tensor& tensor = graph_.tensor(id);
+      if (tensor.kind == TensorKind::kWeightGradient) {
+        step.contributes.push_back(
+            {.value = value, .parameter = tensor.parameter, .piece = 0, .use = tensor.use});
+      }
+      return;
+    }
+    const auto found = group_->contributions.find(id);
+    if (found == group_->contributions.end()) {
+      return;
+    }
+    for (const Contribution& one : found->second) {
+      if (std::ranges::find(one.members, member_) != one.members.end()) {
+        step.contributes.push_back(
+            {.value = value, .parameter = one.parameter, .piece = one.piece, .use = one.use});
+      }
+    }
+  }
+
+  // One message to each member of each other stage that reads the tensor. Position q of a group gets
+  // it from position q modulo the senders.
+  void Send(int value, std::vector<StageStep>& steps) {
+    const TensorId message = MessageOf(result_.values[static_cast<size_t>(value)]);
+    if (message < 0) {
+      return;
+    }
     std::set<int> stages;
-    for (const NodeId reader : analysis_.readers[static_cast<size_t>(tensor)]) {
-      stages.insert(StageOf(pipeline_, graph_.node(reader).segment));
+    for (const graph::NodeId reader : analysis_.readers[static_cast<size_t>(message)]) {
+      stages.insert(StageOf(pipeline_, job_.node(reader).segment));
     }
     stages.erase(stage_index_);
     for (const int target : stages) {
-      steps.push_back({.code = Code::kSend,
-                       .peer = pipeline_.stages[static_cast<size_t>(target)].worker(),
-                       .inputs = {original_.at(tensor)}});
+      const Group& receivers = pipeline_.stages[static_cast<size_t>(target)].group;
+      for (size_t q = static_cast<size_t>(member_); q < receivers.size();
+           q += stage_.group.size()) {
+        steps.push_back(
+            {.code = Code::kSend, .peer = receivers[q], .message = message, .inputs = {value}});
+      }
     }
   }
 
@@ -160,63 +273,45 @@ class TemplateBuilder {
       return;
     }
     std::set<TensorId> needed;
-    for (const NodeId node : backward_) {
-      for (const TensorId input : graph_.node(node).inputs) {
-        if (IsComputedAgain(input) && ProducerSegment(input) == segment) {
+    for (const StageAction& action : order_.backward) {
+      for (const TensorId input : InputsOf(action)) {
+        if (IsComputedAgain(input) && made_.at(input) == segment) {
           needed.insert(input);
         }
       }
     }
-    std::vector<NodeId> order;
-    for (auto node = forward_.rbegin(); node != forward_.rend(); ++node) {
-      const Node& candidate = graph_.node(*node);
-      if (candidate.segment != segment ||
-          std::none_of(candidate.outputs.begin(), candidate.outputs.end(),
+    std::vector<const StageAction*> order;
+    for (auto action = order_.forward.rbegin(); action != order_.forward.rend(); ++action) {
+      const std::span<const TensorId> outputs = OutputsOf(*action);
+      if (action->segment != segment ||
+          std::none_of(outputs.begin(), outputs.end(),
                        [&](TensorId output) { return needed.count(output) > 0; })) {
         continue;
       }
-      order.push_back(*node);
-      for (const TensorId input : candidate.inputs) {
-        if (graph_.tensor(input).kind != TensorKind::kParameter && IsComputedAgain(input)) {
+      order.push_back(&*action);
+      for (const TensorId input : InputsOf(*action)) {
+        if (IsComputedAgain(input)) {
           needed.insert(input);
         }
       }
     }
-    for (auto node = order.rbegin(); node != order.rend(); ++node) {
-      Run(*node, true, result_.backward);
+    for (auto action = order.rbegin(); action != order.rend(); ++action) {
+      Run(**action, {.backward = true, .again = true}, result_.backward);
     }
   }
 
-  void PlaceFrees() {
-    std::vector<bool> seen(result_.values.size(), false);
-    for (size_t value = 0; value < seen.size(); ++value) {
-      seen[value] = static_cast<int>(value) == result_.loss ||
-                    graph_.tensor(result_.values[value]).kind == TensorKind::kWeightGradient;
-    }
-    const auto place = [&](std::vector<StageStep>& steps) {
-      for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-        for (const std::vector<int>* list : {&step->inputs, &step->outputs}) {
-          for (const int value : *list) {
-            if (value >= 0 && !seen[static_cast<size_t>(value)]) {
-              seen[static_cast<size_t>(value)] = true;
-              step->frees.push_back(value);
-            }
-          }
-        }
-        std::sort(step->frees.begin(), step->frees.end());
-      }
-    };
-    place(result_.backward);
-    place(result_.forward);
-  }
-
-  const graph::Graph& graph_;
+  const graph::Graph& job_;
   const GraphAnalysis& analysis_;
   const Pipeline& pipeline_;
   const int stage_index_;
   const Stage& stage_;
-  std::vector<NodeId> forward_;
-  std::vector<NodeId> backward_;
+  const StageGraph* const group_;
+  const int member_;
+  const graph::Graph& graph_;  ///< The job's, or that of the group's members.
+  StageOrder order_;
+  std::unordered_map<TensorId, TensorId> messages_;
+  std::unordered_map<TensorId, int> made_;  ///< With recompute: segment of what the forward makes.
+  std::unordered_set<TensorId> kept_;
   std::unordered_map<TensorId, int> original_;
   std::unordered_map<TensorId, int> again_;
   std::set<int> again_segments_;
@@ -229,7 +324,16 @@ StageTemplate BuildStageTemplate(const graph::Graph& graph,
                                  const GraphAnalysis& analysis,
                                  const Pipeline& pipeline,
                                  int stage) {
-  return TemplateBuilder(graph, analysis, pipeline, stage).Build();
+  return TemplateBuilder(graph, analysis, pipeline, stage, nullptr, 0).Build();
+}
+
+StageTemplate BuildStageTemplate(const graph::Graph& graph,
+                                 const GraphAnalysis& analysis,
+                                 const Pipeline& pipeline,
+                                 int stage,
+                                 const StageGraph& group,
+                                 int member) {
+  return TemplateBuilder(graph, analysis, pipeline, stage, &group, member).Build();
 }
 
 }  // namespace heddle::program

@@ -14,14 +14,33 @@ namespace {
 Status VerifyHeader(const Plan& plan,
                     const Program& program,
                     size_t rank,
-                    const std::vector<ParameterId>& held) {
+                    const VerifyWorkers& workers,
+                    bool grouped) {
   if (program.rank != static_cast<int>(rank) || program.generation != plan.generation ||
       program.workers != static_cast<int>(plan.workers.size()) ||
       program.determinism != plan.determinism) {
     return InternalError("the program is of another rank, generation or plan");
   }
-  if (program.parameters != held) {
+  std::vector<ParameterId> parameters;
+  std::vector<Piece> pieces;
+  const std::vector<std::vector<HeldPiece>>& all = workers.pieces();
+  for (size_t p = 0; p < all.size(); ++p) {
+    const auto id = static_cast<ParameterId>(p);
+    if (!std::ranges::binary_search(workers.holders()[p], static_cast<int>(rank))) {
+      continue;
+    }
+    parameters.push_back(id);
+    for (size_t i = 0; i < all[p].size() && grouped; ++i) {
+      if (workers.Holds(static_cast<int>(rank), id, static_cast<int>(i))) {
+        pieces.push_back({.parameter = id, .index = static_cast<int>(i), .box = all[p][i].box});
+      }
+    }
+  }
+  if (program.parameters != parameters) {
     return InternalError("the program lists other parameters than the worker holds");
+  }
+  if (program.pieces != pieces) {
+    return InternalError("the program lists other pieces of parameters than the worker holds");
   }
   return Status::Ok();
 }
@@ -73,34 +92,35 @@ Status VerifyPeers(const std::vector<Program>& programs, size_t rank) {
 // Every worker issues its reductions in program order; one order must fit all of them, else two
 // workers that take reductions one by one wait for each other.
 Status VerifyReduceOrder(const std::vector<Program>& programs, const std::vector<int>& ranks) {
-  std::map<ParameterId, std::set<ParameterId>> after;
-  std::map<ParameterId, int> before;
+  using Name = std::pair<ParameterId, int>;
+  std::map<Name, std::set<Name>> after;
+  std::map<Name, int> before;
   for (const int rank : ranks) {
-    ParameterId last = -1;
+    Name last(-1, 0);
     for (const Instruction& instruction : programs[static_cast<size_t>(rank)].instructions) {
       if (instruction.code != Code::kReduce) {
         continue;
       }
-      before.emplace(instruction.parameter, 0);
-      if (last >= 0 && last != instruction.parameter &&
-          after[last].insert(instruction.parameter).second) {
-        ++before[instruction.parameter];
+      const Name name(instruction.parameter, instruction.piece);
+      before.emplace(name, 0);
+      if (last.first >= 0 && last != name && after[last].insert(name).second) {
+        ++before[name];
       }
-      last = instruction.parameter;
+      last = name;
     }
   }
-  std::vector<ParameterId> ready;
-  for (const auto& [parameter, count] : before) {
+  std::vector<Name> ready;
+  for (const auto& [name, count] : before) {
     if (count == 0) {
-      ready.push_back(parameter);
+      ready.push_back(name);
     }
   }
   size_t ordered = 0;
   while (!ready.empty()) {
-    const ParameterId parameter = ready.back();
+    const Name name = ready.back();
     ready.pop_back();
     ++ordered;
-    for (const ParameterId next : after[parameter]) {
+    for (const Name& next : after[name]) {
       if (--before[next] == 0) {
         ready.push_back(next);
       }
@@ -115,8 +135,10 @@ Status VerifyReduceOrder(const std::vector<Program>& programs, const std::vector
 }  // namespace
 
 Status VerifyMachine::CheckReductions() {
-  for (auto& [parameter, reduction] : reductions_) {
-    const std::vector<int>& holders = holders_[static_cast<size_t>(parameter)];
+  for (auto& [key, reduction] : reductions_) {
+    const ParameterId parameter = key.first;
+    const std::vector<int>& holders =
+        members_.pieces()[static_cast<size_t>(parameter)][static_cast<size_t>(key.second)].holders;
     const std::string& name = graph_.parameter(parameter).name;
     HEDDLE_ASSIGN_OR_RETURN(reduction.sum.leaves,
                             JoinRanges(std::move(reduction.sum.leaves), parameter));
@@ -134,7 +156,15 @@ Status VerifyMachine::CheckReductions() {
   return Status::Ok();
 }
 
-Status VerifyMachine::CheckComplete(const SumValue& sum, ParameterId parameter) const {
+Status VerifyMachine::CheckComplete(const SumValue& sum, ParameterId parameter, int piece) const {
+  if (sum.copy) {
+    return InternalError("applies a copy of the gradient of {} that another member counts",
+                         graph_.parameter(parameter).name);
+  }
+  if (sum.parameter == parameter && sum.piece != piece) {
+    return InternalError("the gradient of piece {} of {} is used for piece {}", sum.piece,
+                         graph_.parameter(parameter).name, piece);
+  }
   if (sum.parameter != parameter) {
     return InternalError("the gradient of parameter {} is used for {}", sum.parameter, parameter);
   }
@@ -147,14 +177,14 @@ Status VerifyMachine::CheckComplete(const SumValue& sum, ParameterId parameter) 
 }
 
 Status VerifyMachine::Vote() {
-  std::set<ParameterId> norms;
+  std::set<PieceName> norms;
   std::vector<bool> losses(static_cast<size_t>(microbatches_), false);
   for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
     for (SlotState& slot : worker(rank).slots) {
       if (slot.life == SlotState::Life::kPending) {
         slot.life = SlotState::Life::kLive;
         auto& sum = std::get<SumValue>(slot.value);
-        sum = reductions_.at(sum.parameter).sum;
+        sum = reductions_.at({sum.parameter, sum.piece}).sum;
       }
     }
     HEDDLE_RETURN_IF_ERROR(
@@ -167,36 +197,44 @@ Status VerifyMachine::Vote() {
     }
   }
   for (size_t p = 0; p < graph_.parameters.size(); ++p) {
-    if (!graph_.parameters[p].gradients.empty() && !holders_[p].empty() &&
-        norms.count(static_cast<ParameterId>(p)) == 0) {
-      return InternalError("nobody reports the norm of {}", graph_.parameters[p].name);
+    const size_t pieces = graph_.parameters[p].gradients.empty() ? 0 : members_.pieces()[p].size();
+    for (size_t i = 0; i < pieces; ++i) {
+      if (!members_.pieces()[p][i].holders.empty() &&
+          norms.count({static_cast<ParameterId>(p), static_cast<int>(i)}) == 0) {
+        return InternalError("nobody reports the norm of {}", graph_.parameters[p].name);
+      }
     }
   }
   return Status::Ok();
 }
 
-Status VerifyMachine::VoteOf(int rank, std::set<ParameterId>& norms, std::vector<bool>& losses) {
+Status VerifyMachine::VoteOf(int rank, std::set<PieceName>& norms, std::vector<bool>& losses) {
   const VoteShare& share = program(rank).vote;
   for (const VoteShare::Norm& norm : share.norms) {
-    if (norm.parameter < 0 || static_cast<size_t>(norm.parameter) >= holders_.size() ||
-        holders_[static_cast<size_t>(norm.parameter)].empty()) {
+    const auto& all = members_.pieces();
+    if (norm.parameter < 0 || static_cast<size_t>(norm.parameter) >= all.size() || norm.piece < 0 ||
+        static_cast<size_t>(norm.piece) >= all[static_cast<size_t>(norm.parameter)].size() ||
+        members_.holders()[static_cast<size_t>(norm.parameter)].empty()) {
       return InternalError("reports the norm of parameter {}, which nobody holds", norm.parameter);
     }
     if (worker(rank).followed) {
       HEDDLE_ASSIGN_OR_RETURN(const SumValue* const sum, ReadSum(rank, norm.gradient));
-      HEDDLE_RETURN_IF_ERROR(CheckComplete(*sum, norm.parameter));
+      HEDDLE_RETURN_IF_ERROR(CheckComplete(*sum, norm.parameter, norm.piece));
     }
-    if (holders_[static_cast<size_t>(norm.parameter)].front() != rank) {
+    const HeldPiece& piece =
+        all[static_cast<size_t>(norm.parameter)][static_cast<size_t>(norm.piece)];
+    if (piece.holders.front() != rank) {
       return InternalError("reports the norm of parameter {} without owning it", norm.parameter);
     }
-    if (!norms.insert(norm.parameter).second) {
+    if (!norms.emplace(norm.parameter, norm.piece).second) {
       return InternalError("the norm of parameter {} is reported twice", norm.parameter);
     }
   }
   for (const VoteShare::Loss& loss : share.losses) {
     HEDDLE_RETURN_IF_ERROR(ExpectOwnMicrobatch(rank, loss.microbatch));
     if (worker(rank).followed) {
-      HEDDLE_RETURN_IF_ERROR(ReadTensor(rank, loss.slot, graph_.loss, loss.microbatch));
+      HEDDLE_RETURN_IF_ERROR(
+          ReadTensor(rank, loss.slot, members_.of(rank).Loss(graph_), loss.microbatch));
     }
     if (losses[static_cast<size_t>(loss.microbatch)]) {
       return InternalError("the loss of microbatch {} is reported twice", loss.microbatch);
@@ -208,10 +246,19 @@ Status VerifyMachine::VoteOf(int rank, std::set<ParameterId>& norms, std::vector
 
 Status VerifyMachine::CheckCoverage() const {
   for (const Pipeline& pipeline : plan_.pipelines) {
-    if (!workers_[static_cast<size_t>(pipeline.stages.front().worker())].followed) {
+    if (!workers_[static_cast<size_t>(pipeline.stages.front().group.front())].followed) {
       continue;
     }
+    for (const Stage& stage : pipeline.stages) {
+      if (stage.layout >= 0) {
+        HEDDLE_RETURN_IF_ERROR(CheckGroupCoverage(pipeline, stage));
+      }
+    }
     for (size_t node = 0; node < graph_.nodes.size(); ++node) {
+      const int stage = StageOf(pipeline, graph_.nodes[node].segment);
+      if (pipeline.stages[static_cast<size_t>(stage)].layout >= 0) {
+        continue;
+      }
       for (int m = 0; m < pipeline.microbatches; ++m) {
         const auto microbatch = static_cast<size_t>(pipeline.first_microbatch + m);
         if (runs_[node * static_cast<size_t>(microbatches_) + microbatch] == 0) {
@@ -242,9 +289,14 @@ Status VerifyMachine::CheckEnd() const {
       }
     }
     for (const ParameterId parameter : programs_[rank].parameters) {
-      if (!graph_.parameter(parameter).gradients.empty() && self.updated.count(parameter) == 0) {
-        return InternalError("worker {}: never updates {}", plan_.workers[rank],
-                             graph_.parameter(parameter).name);
+      const size_t pieces = graph_.parameter(parameter).gradients.empty()
+                                ? 0
+                                : members_.pieces()[static_cast<size_t>(parameter)].size();
+      for (int i = 0; i < static_cast<int>(pieces); ++i) {
+        if (members_.Holds(followed, parameter, i) && self.updated.count({parameter, i}) == 0) {
+          return InternalError("worker {}: never updates {}", plan_.workers[rank],
+                               graph_.parameter(parameter).name);
+        }
       }
     }
   }
@@ -255,22 +307,26 @@ Status Verify(const graph::Graph& graph,
               const Plan& plan,
               const std::vector<Program>& programs,
               VerifyScope scope) {
-  HEDDLE_RETURN_IF_ERROR(ValidateUngrouped(plan, graph));
+  HEDDLE_RETURN_IF_ERROR(ValidatePlan(plan, graph));
+  HEDDLE_RETURN_IF_ERROR(CheckPieces(graph, plan));
   if (programs.size() != plan.workers.size()) {
     return InternalError("{} programs for {} workers", programs.size(), plan.workers.size());
   }
-  std::vector<std::vector<ParameterId>> held(programs.size());
-  const std::vector<std::vector<int>> holders = ParameterHolders(graph, plan);
-  for (size_t parameter = 0; parameter < holders.size(); ++parameter) {
-    for (const int holder : holders[parameter]) {
-      held[static_cast<size_t>(holder)].push_back(static_cast<ParameterId>(parameter));
+  Followed followed = FollowedOf(plan, scope);
+  HEDDLE_ASSIGN_OR_RETURN(VerifyWorkers workers,
+                          VerifyWorkers::Create(graph, plan, followed.ranks));
+  std::vector<bool> grouped(programs.size(), false);
+  for (const Pipeline& pipeline : plan.pipelines) {
+    for (const Stage& stage : pipeline.stages) {
+      for (const int rank : stage.group) {
+        grouped[static_cast<size_t>(rank)] = stage.layout >= 0;
+      }
     }
   }
   for (size_t rank = 0; rank < programs.size(); ++rank) {
-    HEDDLE_RETURN_IF_ERROR(VerifyHeader(plan, programs[rank], rank, held[rank])
+    HEDDLE_RETURN_IF_ERROR(VerifyHeader(plan, programs[rank], rank, workers, grouped[rank])
                                .WithContext("worker {}", plan.workers[rank]));
   }
-  Followed followed = FollowedOf(plan, scope);
   for (const int rank : followed.ranks) {
     const auto named = [&](const Status& status) {
       return status.WithContext("worker {}", plan.workers[static_cast<size_t>(rank)]);
@@ -279,7 +335,7 @@ Status Verify(const graph::Graph& graph,
     HEDDLE_RETURN_IF_ERROR(named(VerifyPeers(programs, static_cast<size_t>(rank))));
   }
   HEDDLE_RETURN_IF_ERROR(VerifyReduceOrder(programs, followed.ranks));
-  return VerifyMachine(graph, plan, programs, std::move(followed)).Run();
+  return VerifyMachine(graph, plan, programs, std::move(followed), std::move(workers)).Run();
 }
 
 }  // namespace heddle::program

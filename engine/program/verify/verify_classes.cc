@@ -11,7 +11,7 @@ namespace heddle::program {
 
 namespace {
 
-using StageShape = std::tuple<int, int, bool, int>;
+using StageShape = std::tuple<int, int, bool, int, int>;
 using PipelineShape = std::tuple<std::vector<StageShape>, int, int64_t>;
 
 // The tree nodes that cover a range of numbers are moved, not changed, where the range is moved by
@@ -25,7 +25,8 @@ PipelineShape ShapeOf(const Pipeline& pipeline, Determinism determinism) {
   std::vector<StageShape> stages;
   stages.reserve(pipeline.stages.size());
   for (const Stage& stage : pipeline.stages) {
-    stages.emplace_back(stage.first_segment, stage.last_segment, stage.recompute, stage.ahead);
+    stages.emplace_back(stage.first_segment, stage.last_segment, stage.recompute, stage.ahead,
+                        stage.layout);
   }
   return {std::move(stages), pipeline.microbatches,
           determinism == Determinism::kExact ? PlaceInTree(pipeline) : 0};
@@ -46,14 +47,16 @@ Followed FollowedOf(const Plan& plan, VerifyScope scope) {
   for (const Pipeline& pipeline : plan.pipelines) {
     const auto [found, is_new] = first.emplace(ShapeOf(pipeline, plan.determinism), &pipeline);
     for (size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const Group& group = pipeline.stages[s].group;
       if (is_new) {
-        followed.ranks.push_back(pipeline.stages[s].worker());
+        followed.ranks.insert(followed.ranks.end(), group.begin(), group.end());
         continue;
       }
       const Pipeline& other = *found->second;
-      followed.twins[static_cast<size_t>(other.stages[s].worker())].push_back(
-          {.rank = pipeline.stages[s].worker(),
-           .shift = pipeline.first_microbatch - other.first_microbatch});
+      for (size_t q = 0; q < group.size(); ++q) {
+        followed.twins[static_cast<size_t>(other.stages[s].group[q])].push_back(
+            {.rank = group[q], .shift = pipeline.first_microbatch - other.first_microbatch});
+      }
     }
   }
   std::sort(followed.ranks.begin(), followed.ranks.end());

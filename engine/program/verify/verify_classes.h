@@ -24,8 +24,8 @@ struct Followed {
 };
 
 /// The workers to follow for a scope: all workers, without twins; or those of the first pipeline of
-/// each class, and idle workers. Pipelines are equivalent if they have equal cuts, recomputation
-/// and forwards ahead, equally many microbatches and, in an exact plan, the same position of these
+/// each class, and idle workers. Pipelines are equivalent if they have equal cuts, recomputation,
+/// forwards ahead and layouts, equally many microbatches and, in an exact plan, the same position of these
 /// within the reduction tree.
 Followed FollowedOf(const Plan& plan, VerifyScope scope);
 

@@ -11,13 +11,14 @@ using graph::TensorId;
 VerifyMachine::VerifyMachine(const graph::Graph& graph,
                              const Plan& plan,
                              const std::vector<Program>& programs,
-                             Followed followed)
+                             Followed followed,
+                             VerifyWorkers workers)
     : graph_(graph),
       plan_(plan),
       programs_(programs),
       microbatches_(plan.microbatches()),
       exact_(plan.determinism == Determinism::kExact),
-      holders_(ParameterHolders(graph, plan)),
+      members_(std::move(workers)),
       positions_(plan.workers.size()),
       ranks_(std::move(followed.ranks)),
       twins_(std::move(followed.twins)),
@@ -25,8 +26,10 @@ VerifyMachine::VerifyMachine(const graph::Graph& graph,
       runs_(graph.nodes.size() * static_cast<size_t>(plan.microbatches()), 0) {
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
     for (size_t s = 0; s < plan.pipelines[p].stages.size(); ++s) {
-      positions_[static_cast<size_t>(plan.pipelines[p].stages[s].worker())] = {
-          .pipeline = static_cast<int>(p), .stage = static_cast<int>(s)};
+      for (const int rank : plan.pipelines[p].stages[s].group) {
+        positions_[static_cast<size_t>(rank)] = {.pipeline = static_cast<int>(p),
+                                                 .stage = static_cast<int>(s)};
+      }
     }
   }
   for (const int rank : ranks_) {
@@ -54,6 +57,10 @@ LeafNumbering VerifyMachine::NumberingOf(ParameterId parameter) const {
 }
 
 Status VerifyMachine::Run() {
+  for (const int rank : ranks_) {
+    HEDDLE_RETURN_IF_ERROR(
+        CheckExchanges(rank).WithContext("worker {}", plan_.workers[static_cast<size_t>(rank)]));
+  }
   bool moved = true;
   while (moved) {
     moved = false;
@@ -65,6 +72,12 @@ Status VerifyMachine::Run() {
   for (const int rank : ranks_) {
     if (!worker(rank).at_vote) {
       const Instruction& instruction = program(rank).instructions[worker(rank).next];
+      if (instruction.code == Code::kAwait) {
+        return InternalError(
+            "worker {}, instruction {}: waits for ever for an exchange that not all of its group "
+            "issue",
+            plan_.workers[static_cast<size_t>(rank)], worker(rank).next);
+      }
       return InternalError("worker {}, instruction {}: waits for ever for tag {:#x} of worker {}",
                            plan_.workers[static_cast<size_t>(rank)], worker(rank).next,
                            instruction.tag, plan_.workers[static_cast<size_t>(instruction.peer)]);
@@ -116,6 +129,11 @@ Result<bool> VerifyMachine::Step(int rank, const Instruction& instruction) {
       break;
     case Code::kRecv:
       return StepRecv(rank, instruction);
+    case Code::kExchange:
+      status = StepExchange(rank, instruction);
+      break;
+    case Code::kAwait:
+      return StepAwait(rank, instruction);
     case Code::kFold:
       status = StepFold(rank, instruction);
       break;
@@ -149,10 +167,16 @@ Status VerifyMachine::Write(
   if (state.life != SlotState::Life::kUnwritten) {
     return InternalError("writes slot {} twice", slot);
   }
-  if (declared.tensor != tensor || declared.microbatch != microbatch ||
-      declared.type != graph_.tensor(tensor).type) {
+  const graph::TensorType& type = graph_of(rank).tensor(tensor).type;
+  bool fits = declared.type == type;
+  if (const auto* const sum = std::get_if<SumValue>(&value); sum != nullptr && microbatch < 0) {
+    const auto piece = static_cast<size_t>(sum->piece);
+    const auto& pieces = members_.pieces()[static_cast<size_t>(sum->parameter)];
+    fits = declared.type.dtype == type.dtype && declared.type.shape == pieces[piece].box.extent;
+  }
+  if (declared.tensor != tensor || declared.microbatch != microbatch || !fits) {
     return InternalError("slot {} does not fit {} of microbatch {}", slot,
-                         graph_.tensor(tensor).name, microbatch);
+                         graph_of(rank).tensor(tensor).name, microbatch);
   }
   state.life = SlotState::Life::kLive;
   state.value = std::move(value);
@@ -170,6 +194,8 @@ Result<const SymbolicValue*> VerifyMachine::Read(int rank, SlotId slot) const {
       return InternalError("reads slot {} before it is written", slot);
     case SlotState::Life::kPending:
       return InternalError("reads slot {} before its reduction has ended", slot);
+    case SlotState::Life::kInFlight:
+      return InternalError("reads slot {} before its exchange is awaited", slot);
     case SlotState::Life::kFreed:
       return InternalError("reads slot {} after it was freed", slot);
     case SlotState::Life::kLive:
@@ -192,7 +218,7 @@ Status VerifyMachine::ReadTensor(int rank, SlotId slot, TensorId tensor, int mic
   const auto* const held = std::get_if<TensorValue>(value);
   if (held == nullptr || *held != TensorValue{.tensor = tensor, .microbatch = microbatch}) {
     return InternalError("slot {} does not hold {} of microbatch {}", slot,
-                         graph_.tensor(tensor).name, microbatch);
+                         graph_of(rank).tensor(tensor).name, microbatch);
   }
   return Status::Ok();
 }

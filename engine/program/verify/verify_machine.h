@@ -12,6 +12,7 @@
 #include "engine/program/stages.h"
 #include "engine/program/verify/verify_classes.h"
 #include "engine/program/verify/verify_values.h"
+#include "engine/program/verify/verify_workers.h"
 
 namespace heddle::program {
 
@@ -21,22 +22,33 @@ class VerifyMachine {
   VerifyMachine(const graph::Graph& graph,
                 const Plan& plan,
                 const std::vector<Program>& programs,
-                Followed followed);
+                Followed followed,
+                VerifyWorkers workers);
 
   /// Runs the programs and checks them. Errors: kInternal naming worker and instruction.
   Status Run();
 
  private:
+  using PieceName = std::pair<graph::ParameterId, int>;
+  /// Whether it is an exchange, its index or node, and the microbatch.
+  using RunKey = std::tuple<bool, int, int>;
   struct SlotState {
-    enum class Life : uint8_t { kUnwritten, kPending, kLive, kFreed } life = Life::kUnwritten;
+    enum class Life : uint8_t {
+      kUnwritten,
+      kPending,   ///< Of a reduction.
+      kInFlight,  ///< Of an exchange.
+      kLive,
+      kFreed
+    } life = Life::kUnwritten;
     SymbolicValue value = TensorValue{};
+    size_t exchange = 0;  ///< In flight: its number in the group.
   };
   struct Worker {
     bool followed = false;  ///< Whether it is followed; if not, the other fields are unused.
     size_t next = 0;        ///< Index of the next instruction.
     std::vector<SlotState> slots = {};
-    std::set<graph::ParameterId> reduced = {};
-    std::set<graph::ParameterId> updated = {};
+    std::set<PieceName> updated = {};
+    std::map<RunKey, int> runs = {};  ///< Of a member of a group: of nodes, and of exchanges.
     bool at_vote = false;
   };
   struct Message {
@@ -51,6 +63,7 @@ class VerifyMachine {
   };
   using MessageKey = std::tuple<int, int, uint64_t>;  ///< Source, target, tag.
 
+  const graph::Graph& graph_of(int rank) const { return *members_.of(rank).graph; }
   const Program& program(int rank) const { return programs_[static_cast<size_t>(rank)]; }
   Worker& worker(int rank) { return workers_[static_cast<size_t>(rank)]; }
   const Pipeline* PipelineOf(int rank) const;
@@ -64,6 +77,12 @@ class VerifyMachine {
   Status StepLoad(int rank, const Instruction& instruction);
   Status StepRun(int rank, const Instruction& instruction);
   Status CountRun(int rank, const Instruction& instruction);
+  Status WriteOutput(int rank, const Instruction& instruction, size_t output, graph::TensorId id);
+  Status CountGroupRun(int rank, RunKey run, bool again);
+  Status StepExchange(int rank, const Instruction& instruction);
+  Status CheckExchanges(int rank);
+  Result<bool> StepAwait(int rank, const Instruction& instruction);
+  Status CheckGroupCoverage(const Pipeline& pipeline, const Stage& stage) const;
   Status StepSend(int rank, const Instruction& instruction);
   Result<bool> StepRecv(int rank, const Instruction& instruction);
   Status StepFold(int rank, const Instruction& instruction);
@@ -86,8 +105,15 @@ class VerifyMachine {
   Status ExpectPeer(int rank, int peer) const;
 
   Status Vote();
-  Status VoteOf(int rank, std::set<graph::ParameterId>& norms, std::vector<bool>& losses);
-  Status CheckComplete(const SumValue& sum, graph::ParameterId parameter) const;
+  Status VoteOf(int rank, std::set<PieceName>& norms, std::vector<bool>& losses);
+  Status CheckComplete(const SumValue& sum, graph::ParameterId parameter, int piece) const;
+  Status CheckGroupSums(int rank,
+                        const Instruction& instruction,
+                        const std::vector<const SumValue*>& sums) const;
+  std::vector<LeafRange> LeavesOf(int rank,
+                                  graph::ParameterId parameter,
+                                  int piece,
+                                  bool first) const;
   Status CheckReductions();
   Status CheckCoverage() const;
   Status CheckEnd() const;
@@ -97,13 +123,13 @@ class VerifyMachine {
   const std::vector<Program>& programs_;
   const int64_t microbatches_;
   const bool exact_;
-  std::vector<std::vector<int>> holders_;  ///< By parameter.
-  std::vector<Position> positions_;        ///< By rank.
-  const std::vector<int> ranks_;           ///< Ranks of the followed workers.
+  const VerifyWorkers members_;
+  std::vector<Position> positions_;  ///< By rank.
+  const std::vector<int> ranks_;     ///< Ranks of the followed workers.
   const std::vector<std::vector<Twin>> twins_;
   std::vector<Worker> workers_;
   std::map<MessageKey, Message> messages_;
-  std::map<graph::ParameterId, Reduction> reductions_;
+  std::map<PieceName, Reduction> reductions_;
   std::vector<uint8_t> runs_;  ///< By node * microbatches + microbatch.
 };
 

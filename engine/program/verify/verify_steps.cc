@@ -28,47 +28,76 @@ Status VerifyMachine::StepLoad(int rank, const Instruction& instruction) {
 }
 
 Status VerifyMachine::StepRun(int rank, const Instruction& instruction) {
-  if (instruction.node < 0 || static_cast<size_t>(instruction.node) >= graph_.nodes.size()) {
+  const graph::Graph& graph = graph_of(rank);
+  if (instruction.node < 0 || static_cast<size_t>(instruction.node) >= graph.nodes.size()) {
     return InternalError("node {} does not exist", instruction.node);
   }
-  const Node& node = graph_.node(instruction.node);
+  const Node& node = graph.node(instruction.node);
   HEDDLE_RETURN_IF_ERROR(ExpectShape(instruction, node.inputs.size(), node.outputs.size()));
   HEDDLE_RETURN_IF_ERROR(ExpectOwnMicrobatch(rank, instruction.microbatch));
   HEDDLE_RETURN_IF_ERROR(CountRun(rank, instruction));
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const Tensor& tensor = graph_.tensor(node.inputs[i]);
+    const Tensor& tensor = graph.tensor(node.inputs[i]);
     if (tensor.kind != TensorKind::kParameter) {
       HEDDLE_RETURN_IF_ERROR(
           ReadTensor(rank, instruction.inputs[i], node.inputs[i], instruction.microbatch));
       continue;
     }
-    const std::vector<int>& holders = holders_[static_cast<size_t>(tensor.parameter)];
+    const std::vector<int>& holders = members_.holders()[static_cast<size_t>(tensor.parameter)];
     if (instruction.inputs[i] != -1 || !std::binary_search(holders.begin(), holders.end(), rank)) {
       return InternalError("does not read parameter {} from its own state", tensor.name);
     }
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    const Tensor& tensor = graph_.tensor(node.outputs[i]);
-    SymbolicValue value =
-        TensorValue{.tensor = node.outputs[i], .microbatch = instruction.microbatch};
-    if (tensor.kind == TensorKind::kWeightGradient) {
-      const int64_t leaf =
-          tensor.use * NumberingOf(tensor.parameter).stride + instruction.microbatch;
-      value = SumValue{.parameter = tensor.parameter,
-                       .leaves = {{.first = leaf, .last = leaf + 1}},
-                       .node = {.level = 0, .index = leaf}};
-    }
-    HEDDLE_RETURN_IF_ERROR(Write(rank, instruction.outputs[i], node.outputs[i],
-                                 instruction.microbatch, std::move(value)));
+    HEDDLE_RETURN_IF_ERROR(WriteOutput(rank, instruction, i, node.outputs[i]));
   }
   return Status::Ok();
 }
 
+// Writes what a node or an exchange makes: a tensor, or what counts for a gradient.
+Status VerifyMachine::WriteOutput(int rank,
+                                  const Instruction& instruction,
+                                  size_t output,
+                                  TensorId id) {
+  SymbolicValue value = TensorValue{.tensor = id, .microbatch = instruction.microbatch};
+  const auto sum = [&](ParameterId parameter, int piece, int use, bool copy) {
+    const int64_t leaf = use * NumberingOf(parameter).stride + instruction.microbatch;
+    value = SumValue{.parameter = parameter,
+                     .piece = piece,
+                     .copy = copy,
+                     .leaves = {{.first = leaf, .last = leaf + 1}},
+                     .node = {.level = 0, .index = leaf}};
+  };
+  const VerifyWorker& self = members_.of(rank);
+  if (self.group != nullptr) {
+    const auto found = self.group->contributions.find(id);
+    if (found != self.group->contributions.end()) {
+      for (const Contribution& one : found->second) {
+        const bool counts = std::ranges::find(one.members, self.member) != one.members.end();
+        if (counts || std::holds_alternative<TensorValue>(value)) {
+          sum(one.parameter, one.piece, one.use, !counts);
+        }
+      }
+    }
+  } else if (const Tensor& tensor = graph_.tensor(id); tensor.kind == TensorKind::kWeightGradient) {
+    sum(tensor.parameter, 0, tensor.use, false);
+  }
+  return Write(rank, instruction.outputs[output], id, instruction.microbatch, std::move(value));
+}
+
 Status VerifyMachine::CountRun(int rank, const Instruction& instruction) {
-  const Node& node = graph_.node(instruction.node);
+  const Node& node = graph_of(rank).node(instruction.node);
   const Stage& stage = *StageOfRank(rank);
   if (node.segment < stage.first_segment || node.segment >= stage.last_segment) {
     return InternalError("node {} belongs to another stage", instruction.node);
+  }
+  if (const StageGraph* const group = members_.of(rank).group) {
+    const auto& division = group->sharded.divisions[static_cast<size_t>(instruction.node)];
+    if (!division.Runs(members_.of(rank).member)) {
+      return InternalError("runs node {}, of which it has no share", instruction.node);
+    }
+    return CountGroupRun(rank, {false, instruction.node, instruction.microbatch},
+                         stage.recompute && node.phase == graph::Phase::kForward);
   }
   uint8_t& runs = runs_[static_cast<size_t>(instruction.node) * static_cast<size_t>(microbatches_) +
                         static_cast<size_t>(instruction.microbatch)];
@@ -85,11 +114,20 @@ Status VerifyMachine::StepSend(int rank, const Instruction& instruction) {
   HEDDLE_RETURN_IF_ERROR(ExpectShape(instruction, 1, 0));
   HEDDLE_RETURN_IF_ERROR(ExpectPeer(rank, instruction.peer));
   const SlotId slot = instruction.inputs.front();
-  HEDDLE_ASSIGN_OR_RETURN(const SymbolicValue* const value, Read(rank, slot));
+  HEDDLE_ASSIGN_OR_RETURN(const SymbolicValue* const held, Read(rank, slot));
+  SymbolicValue value = *held;
+  if (auto* const tensor = std::get_if<TensorValue>(&value)) {
+    const TensorId message = members_.of(rank).MessageOf(tensor->tensor);
+    if (message < 0) {
+      return InternalError("sends {}, which members of its group do not have whole",
+                           graph_of(rank).tensor(tensor->tensor).name);
+    }
+    tensor->tensor = message;
+  }
   const MessageKey key{rank, instruction.peer, instruction.tag};
   const bool added =
       messages_
-          .emplace(key, Message{.value = *value,
+          .emplace(key, Message{.value = std::move(value),
                                 .type = program(rank).slots[static_cast<size_t>(slot)].type})
           .second;
   if (!added) {
@@ -123,7 +161,13 @@ Result<bool> VerifyMachine::StepRecv(int rank, const Instruction& instruction) {
     return InternalError("receives tag {:#x} of worker {} as another type than was sent",
                          instruction.tag, instruction.peer);
   }
-  HEDDLE_RETURN_IF_ERROR(Write(rank, slot, value->tensor, value->microbatch, *value));
+  const TensorValue received{.tensor = members_.of(rank).ReceivedAs(value->tensor),
+                             .microbatch = value->microbatch};
+  if (received.tensor < 0) {
+    return InternalError("receives {}, which does not come to its group",
+                         graph_.tensor(value->tensor).name);
+  }
+  HEDDLE_RETURN_IF_ERROR(Write(rank, slot, received.tensor, received.microbatch, received));
   return true;
 }
 
@@ -146,7 +190,13 @@ Status VerifyMachine::StepReduce(int rank, const Instruction& instruction) {
   if (parameter.gradients.empty() || instruction.outputs.size() != 1) {
     return InternalError("reduces {} into {} outputs", parameter.name, instruction.outputs.size());
   }
-  if (instruction.group != holders_[static_cast<size_t>(instruction.parameter)] ||
+  const std::vector<HeldPiece>& pieces =
+      members_.pieces()[static_cast<size_t>(instruction.parameter)];
+  if (instruction.piece < 0 || static_cast<size_t>(instruction.piece) >= pieces.size()) {
+    return InternalError("reduces piece {} of {}, which does not exist", instruction.piece,
+                         parameter.name);
+  }
+  if (instruction.group != pieces[static_cast<size_t>(instruction.piece)].holders ||
       instruction.group.size() < 2) {
     return InternalError("reduces {} over others than its holders", parameter.name);
   }
@@ -160,18 +210,19 @@ Status VerifyMachine::StepReduce(int rank, const Instruction& instruction) {
   }
   HEDDLE_RETURN_IF_ERROR(JoinReduction(rank, instruction));
   const SlotId output = instruction.outputs.front();
-  HEDDLE_RETURN_IF_ERROR(Write(rank, output, parameter.gradients.front(), -1,
-                               SumValue{.parameter = instruction.parameter}));
+  HEDDLE_RETURN_IF_ERROR(
+      Write(rank, output, parameter.gradients.front(), -1,
+            SumValue{.parameter = instruction.parameter, .piece = instruction.piece}));
   worker(rank).slots[static_cast<size_t>(output)].life = SlotState::Life::kPending;
-  worker(rank).reduced.insert(instruction.parameter);
   return Status::Ok();
 }
 
 Status VerifyMachine::JoinReduction(int rank, const Instruction& instruction) {
-  Reduction& reduction = reductions_[instruction.parameter];
+  Reduction& reduction = reductions_[{instruction.parameter, instruction.piece}];
   if (reduction.first == nullptr) {
     reduction.first = &instruction;
     reduction.sum.parameter = instruction.parameter;
+    reduction.sum.piece = instruction.piece;
   }
   if (instruction.contributions != reduction.first->contributions ||
       instruction.tag != reduction.first->tag) {
@@ -186,6 +237,15 @@ Status VerifyMachine::JoinReduction(int rank, const Instruction& instruction) {
   std::vector<const SumValue*> sums;
   for (const SlotId slot : instruction.inputs) {
     HEDDLE_ASSIGN_OR_RETURN(sums.emplace_back(), ReadSum(rank, slot));
+  }
+  SumValue counted;
+  if (members_.of(rank).group != nullptr) {
+    HEDDLE_RETURN_IF_ERROR(CheckGroupSums(rank, instruction, sums));
+    if (!sums.empty()) {
+      counted = *sums.front();
+      counted.leaves = LeavesOf(rank, instruction.parameter, instruction.piece, /*first=*/true);
+      sums = {&counted};
+    }
   }
   HEDDLE_RETURN_IF_ERROR(Contribute(instruction, rank, sums, 0, reduction));
   for (const Twin& twin : twins_[static_cast<size_t>(rank)]) {
@@ -207,34 +267,84 @@ Status VerifyMachine::Contribute(const Instruction& instruction,
   const auto place = static_cast<size_t>(
       std::lower_bound(instruction.group.begin(), instruction.group.end(), rank) -
       instruction.group.begin());
-  const size_t expected = exact_ ? instruction.contributions[place].size() : 1;
+  const bool grouped = StageOfRank(rank)->layout >= 0;
+  const size_t expected = exact_    ? instruction.contributions[place].size()
+                          : grouped ? sums.size()
+                                    : 1;
   if (sums.size() != expected) {
     return InternalError("contributes {} values, expected {}", sums.size(), expected);
   }
   const LeafNumbering numbering = NumberingOf(instruction.parameter);
   for (size_t i = 0; i < expected; ++i) {
     const SumValue& sum = *sums[i];
-    if (sum.parameter != instruction.parameter ||
+    if (sum.parameter != instruction.parameter || sum.piece != instruction.piece ||
         (exact_ && !IsWhole(sum, instruction.contributions[place][i], numbering, shift))) {
       return InternalError("contribution {} is not what the plan says", i);
     }
     // The reduction itself orders its additions; here only: nothing twice, nothing missing.
-    for (const LeafRange& leaves : sum.leaves) {
-      reduction.sum.leaves.push_back({.first = leaves.first + shift, .last = leaves.last + shift});
+    for (const LeafRange& range : sum.leaves) {
+      reduction.sum.leaves.push_back({.first = range.first + shift, .last = range.last + shift});
     }
   }
   return Status::Ok();
 }
 
+// What a member adds to a sum that its group shares: all that it is to count, or nothing.
+Status VerifyMachine::CheckGroupSums(int rank,
+                                     const Instruction& instruction,
+                                     const std::vector<const SumValue*>& sums) const {
+  const std::vector<LeafRange> leaves =
+      LeavesOf(rank, instruction.parameter, instruction.piece, /*first=*/false);
+  for (const SumValue* const sum : sums) {
+    if (sum->copy) {
+      return InternalError("contributes a copy to parameter {} that another member counts",
+                           instruction.parameter);
+    }
+  }
+  if (sums.size() != (leaves.empty() ? 0 : 1)) {
+    return InternalError("contributes {} values, expected {}", sums.size(), leaves.empty() ? 0 : 1);
+  }
+  if (!sums.empty() && sums.front()->leaves != leaves) {
+    return InternalError("contributes other microbatches or uses of parameter {} than it computes",
+                         instruction.parameter);
+  }
+  return Status::Ok();
+}
+
+// What a member of a group counts of a piece; `first`: without what a member before it counts, too.
+std::vector<LeafRange> VerifyMachine::LeavesOf(int rank,
+                                               ParameterId parameter,
+                                               int piece,
+                                               bool first) const {
+  const VerifyWorker& self = members_.of(rank);
+  const Pipeline& pipeline = *PipelineOf(rank);
+  std::vector<LeafRange> leaves;
+  for (const auto& [tensor, list] : self.group->contributions) {
+    for (const Contribution& one : list) {
+      if (one.parameter != parameter || one.piece != piece ||
+          std::ranges::find(one.members, self.member) == one.members.end() ||
+          (first && one.members.front() != self.member)) {
+        continue;
+      }
+      const int64_t begin = one.use * NumberingOf(parameter).stride + pipeline.first_microbatch;
+      leaves.push_back({.first = begin, .last = begin + pipeline.microbatches});
+    }
+  }
+  Result<std::vector<LeafRange>> joined = JoinRanges(leaves, parameter);
+  return joined.ok() ? *std::move(joined) : leaves;
+}
+
 Status VerifyMachine::StepUpdate(int rank, const Instruction& instruction) {
   HEDDLE_RETURN_IF_ERROR(ExpectShape(instruction, 1, 0));
   HEDDLE_ASSIGN_OR_RETURN(const SumValue* const sum, ReadSum(rank, instruction.inputs.front()));
-  HEDDLE_RETURN_IF_ERROR(CheckComplete(*sum, instruction.parameter));
-  const std::vector<ParameterId>& held = program(rank).parameters;
-  if (!std::binary_search(held.begin(), held.end(), instruction.parameter)) {
-    return InternalError("updates parameter {}, which it does not hold", instruction.parameter);
+  if (instruction.parameter < 0 ||
+      static_cast<size_t>(instruction.parameter) >= graph_.parameters.size() ||
+      !members_.Holds(rank, instruction.parameter, instruction.piece)) {
+    return InternalError("updates piece {} of parameter {}, which it does not hold",
+                         instruction.piece, instruction.parameter);
   }
-  if (!worker(rank).updated.insert(instruction.parameter).second) {
+  HEDDLE_RETURN_IF_ERROR(CheckComplete(*sum, instruction.parameter, instruction.piece));
+  if (!worker(rank).updated.emplace(instruction.parameter, instruction.piece).second) {
     return InternalError("updates parameter {} twice", instruction.parameter);
   }
   return Status::Ok();

@@ -64,7 +64,13 @@ Result<SumValue> AddSums(const SumValue& left,
   if (left.parameter != right.parameter) {
     return InternalError("adds gradients of parameters {} and {}", left.parameter, right.parameter);
   }
-  SumValue sum{.parameter = left.parameter, .leaves = left.leaves};
+  if (left.piece != right.piece || left.copy || right.copy) {
+    return InternalError(
+        "adds {} of parameter {}",
+        left.copy || right.copy ? "a copy that another member counts" : "gradients of two pieces",
+        left.parameter);
+  }
+  SumValue sum{.parameter = left.parameter, .piece = left.piece, .leaves = left.leaves};
   sum.leaves.insert(sum.leaves.end(), right.leaves.begin(), right.leaves.end());
   HEDDLE_ASSIGN_OR_RETURN(sum.leaves, JoinRanges(std::move(sum.leaves), left.parameter));
   if (!exact) {

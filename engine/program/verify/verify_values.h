@@ -36,16 +36,18 @@ struct LeafRange {
 Result<std::vector<LeafRange>> JoinRanges(std::vector<LeafRange> ranges,
                                           graph::ParameterId parameter);
 
-/// A tensor of one microbatch.
+/// A tensor of one microbatch, of the graph that the worker runs.
 struct TensorValue {
   graph::TensorId tensor = -1;
   int microbatch = -1;
   friend bool operator==(const TensorValue&, const TensorValue&) = default;
 };
 
-/// A partial sum of a parameter's gradient.
+/// A partial sum of the gradient of a piece of a parameter.
 struct SumValue {
   graph::ParameterId parameter = -1;
+  int piece = 0;
+  bool copy = false;                   ///< Another member of the group counts the same.
   std::vector<LeafRange> leaves = {};  ///< Ascending, disjoint and not adjacent.
   TreeNode node = {};                  ///< Exact plan: lowest tree node that covers the leaves.
 

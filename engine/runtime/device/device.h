@@ -58,6 +58,11 @@ class Mark {
   std::shared_ptr<State> state_;
 };
 
+/// Blocks until `mark` has ended, or `abandoned` is true, which is looked at several times a
+/// second. Errors: those of Mark::Wait with kLongestWait, and kCancelled if it was abandoned.
+/// Thread: any.
+Status WaitUnless(const std::atomic<bool>& abandoned, const Mark& mark);
+
 /// The target of a copy, and when it is complete.
 struct Copied {
   at::Tensor tensor;

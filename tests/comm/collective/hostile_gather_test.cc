@@ -1,26 +1,21 @@
 // A gather of records from a member that says what no member says: every length and number of its
 // is checked before it is used.
 #include <cstring>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "comm/collective/collective.h"
-#include "comm/endpoint/communicator_impl.h"
 #include "comm/message/call_signature.h"
-#include "comm/stream/event_loop.h"
-#include "tests/comm/message/wire.h"
+#include "tests/comm/collective/played_member.h"
 
 namespace heddle::comm {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr Duration kPatience = std::chrono::minutes(2);
 constexpr size_t kHeadBytes = 1024;
 
 template <typename T>
@@ -44,48 +39,12 @@ std::string Head(uint64_t total, const std::string& content) {
 }
 
 /// Worker 0 of two, whose child the test plays.
-class HostileGatherTest : public testing::Test {
+class HostileGatherTest : public PlayedMemberTest {
  protected:
-  void SetUp() override {
-    loop_ = *EventLoop::Create();
-    GroupOptions options;
-    options.generation = 7;
-    options.operation_timeout = kPatience;
-    for (int rank = 0; rank < 2; ++rank) {
-      options.members.push_back({"worker-" + std::to_string(rank), "heddle1;host=h"});
-    }
-    options.peers = {1};
-    auto group = std::make_shared<Group>(loop_, std::move(options),
-                                         std::make_shared<SharedRegions>(nullptr));
-    for (const TrafficClass traffic_class : kEachTrafficClass) {
-      ChannelOptions channel;
-      channel.peer = 1;
-      channel.traffic_class = traffic_class;
-      channel.peer_name = "worker-1";
-      channel.generation = 7;
-      channel.operation_timeout = kPatience;
-      channel.outgoing = channel.incoming = bucket_;
-      channel.sent_bytes = channel.received_bytes = &bytes_;
-      channel.lost = &lost_;
-      channel.open = open_;
-      group->Attach(std::make_unique<WireEnd>(
-                        traffic_class == TrafficClass::kUrgent ? urgent_ : bulk_, false),
-                    std::move(channel));
-    }
-    ASSERT_TRUE(group->WaitFormed(Now()).ok());
-    communicator_ = MakeCommunicator(std::move(group));
-  }
-  void TearDown() override {
-    communicator_.reset();
-    urgent_->End();
-    bulk_->End();
-    open_->WaitForNone(After(kPatience));
-    loop_->Stop();
-  }
   /// What the gather comes to when the child says this on its way up.
   Result<std::vector<Bytes>> GatherWith(const std::string& head) {
     FrameHeader frame;
-    frame.generation = 7;
+    frame.generation = kPlayedGeneration;
     frame.kind = FrameKind::kEager;
     frame.length = static_cast<uint32_t>(head.size());
     frame.total = head.size();
@@ -105,15 +64,6 @@ class HostileGatherTest : public testing::Test {
     EXPECT_EQ(records.status().code(), StatusCode::kDataLoss) << records.status().ToString();
     EXPECT_THAT(records.status().message(), HasSubstr(message));
   }
-
-  const std::shared_ptr<Wire> urgent_ = std::make_shared<Wire>();
-  const std::shared_ptr<Wire> bulk_ = std::make_shared<Wire>();
-  const std::shared_ptr<TokenBucket> bucket_ = std::make_shared<TokenBucket>();
-  const std::shared_ptr<OpenCount> open_ = std::make_shared<OpenCount>();
-  metrics::Counter bytes_;
-  metrics::Counter lost_;
-  std::shared_ptr<EventLoop> loop_;
-  std::unique_ptr<Communicator> communicator_;
 };
 
 TEST_F(HostileGatherTest, AMemberOfGoodWillIsHeard) {

@@ -10,25 +10,27 @@ std::string Said(const CallSignature& one, const CallSignature& other) {
   return DescribeConflict("a", EncodeSignature(one), "b", EncodeSignature(other));
 }
 
-// From the top: kind (4 bits), element type (3), operation (2), detail (13).
+// From the top: kind (4 bits), element type (3), operation (2), urgency (1), detail (12).
 TEST(CallSignatureTest, HasTheBitsOfTheWire) {
   EXPECT_EQ(EncodeSignature({.kind = CallKind::kAllReduce,
                              .dtype = DType::kF32,
                              .op = ReduceOp::kMax,
                              .counts = 0x1234}),
             3U << 18 | static_cast<uint32_t>(DType::kF32) << 15 |
-                static_cast<uint32_t>(ReduceOp::kMax) << 13 | 0x1234U);
+                static_cast<uint32_t>(ReduceOp::kMax) << 13 | 0x234U);
+  EXPECT_EQ(EncodeSignature({.kind = CallKind::kBarrier, .urgent = true}),
+            EncodeSignature({.kind = CallKind::kBarrier}) | 1U << 12);
   EXPECT_EQ(EncodeSignature({.kind = CallKind::kBarrier, .counts = uint64_t{5} << 32 | 3}),
             EncodeSignature({.kind = CallKind::kBarrier, .counts = 6}))
       << "both halves of the hash";
   const uint32_t broadcast =
-      EncodeSignature({.kind = CallKind::kBroadcast, .root = 3, .counts = 9});
-  EXPECT_EQ(broadcast & 0x1FFFU, 3U << 4 | 9U);
-  EXPECT_EQ(EncodeSignature({.kind = CallKind::kBroadcast, .root = 3 + 512, .counts = 9 + 16}),
+      EncodeSignature({.kind = CallKind::kBroadcast, .root = 3, .counts = 5});
+  EXPECT_EQ(broadcast & 0x1FFFU, 3U << 3 | 5U);
+  EXPECT_EQ(EncodeSignature({.kind = CallKind::kBroadcast, .root = 3 + 512, .counts = 5 + 8}),
             broadcast);
   for (const CallKind kind : {CallKind::kReduceTree, CallKind::kBroadcast}) {
-    const uint32_t most =
-        EncodeSignature({.kind = kind, .op = ReduceOp::kMin, .root = ~0U, .counts = ~uint64_t{0}});
+    const uint32_t most = EncodeSignature(
+        {.kind = kind, .op = ReduceOp::kMin, .urgent = true, .root = ~0U, .counts = ~uint64_t{0}});
     EXPECT_LT(most, 1U << kSignatureBits);
     EXPECT_EQ(most >> 18, static_cast<uint32_t>(kind)) << "large numbers stay in their field";
     EXPECT_EQ(SignatureOf(SpaceOf(most) | uint64_t{63} << 58 | 0xFFFFFFFFF), most);
@@ -56,6 +58,9 @@ TEST(CallSignatureTest, AConflictIsTheFirstFieldThatDiffers) {
   own.dtype = DType::kI64;
   EXPECT_EQ(Said(own, other), "a calls all-reduce with op sum, b with op min");
   own.op = ReduceOp::kMin;
+  own.urgent = true;
+  EXPECT_EQ(Said(own, other), "a calls all-reduce as urgent, b as bulk");
+  own.urgent = false;
   EXPECT_EQ(Said(own, other), "a and b call all-reduce with different counts (or groups)");
   EXPECT_EQ(Said({.kind = CallKind::kBroadcast, .root = 2, .counts = 1},
                  {.kind = CallKind::kBroadcast, .root = 1, .counts = 2}),

@@ -154,7 +154,7 @@ TEST(HandshakeTest, EachRefusalIsAnErrorOfItsOwn) {
   const Case cases[] = {
       {VerdictCode::kStaleGeneration, StatusCode::kAborted, "generation 9 is stale there"},
       {VerdictCode::kWrongVersion, StatusCode::kUnavailable,
-       "refused: it speaks another protocol version than 4"},
+       "refused: it speaks another protocol version than 5"},
       {VerdictCode::kWrongJob, StatusCode::kUnauthenticated, "refused: another job or secret"},
       {VerdictCode::kWrongSecret, StatusCode::kUnauthenticated, "refused: another job or secret"},
       {VerdictCode::kWrongTls, StatusCode::kUnauthenticated, "refused: " + TlsMismatch(true)},

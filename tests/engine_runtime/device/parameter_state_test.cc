@@ -118,7 +118,7 @@ class StateTrial {
 std::vector<uint64_t> Digests(StateTrial& trial) {
   std::vector<uint64_t> digests;
   for (const graph::ParameterId id : trial.all()) {
-    const auto digest = trial.state().Digest(id);
+    const auto digest = trial.state().Digest(id, trial.state().BoxOf(id));
     EXPECT_TRUE(digest.ok()) << digest.status().ToString();
     digests.push_back(*digest);
   }
@@ -154,6 +154,67 @@ TEST(ParameterStateTest, InitialWeightsAreThoseOfTheSeedOnEveryDevice) {
   EXPECT_EQ(Digests(one), Digests(other));
   one.state().Initialize(6);
   EXPECT_NE(Digests(one), Digests(other));
+}
+
+// Of two states of one seed, one with boxes of the parameters and one with all of each.
+void ExpectPartOf(ParameterState& whole, ParameterState& part, graph::ParameterId id) {
+  const Box& box = part.BoxOf(id);
+  std::vector<float> expected(static_cast<size_t>(ElementCount(box.extent)));
+  std::vector<float> read(expected.size(), -1);
+  for (const program::StateRole role : program::kStateRoles) {
+    ASSERT_TRUE(whole.Read(id, role, box, AsBytes(expected)).ok());
+    ASSERT_TRUE(part.Read(id, role, box, AsBytes(read)).ok());
+    EXPECT_EQ(read, expected) << ToString(box);
+  }
+}
+
+TEST(ParameterStateTest, ABoxIsTheSamePartOfTheParameter) {
+  CpuDevice processor;
+  FakeDevice fake({.seed = heddle::testing::TestSeed()});
+  Random random(heddle::testing::TestSeed());
+  for (Device* device : {static_cast<Device*>(&processor), static_cast<Device*>(&fake)}) {
+    StateTrial trial(*device);
+    ParameterState part(trial.graph(), *device);
+    std::map<graph::ParameterId, Box> cut;
+    for (size_t i = 0; i < trial.all().size(); i += 2) {  // All of the others.
+      const graph::ParameterId id = trial.all()[i];
+      cut[id] = RandomBox(trial.graph().parameter(id).shape, random);
+    }
+    part.Hold(trial.all(), cut);
+    part.Initialize(5);
+    trial.state().Initialize(5);
+    for (const graph::ParameterId id : trial.all()) {
+      const Shape& shape = trial.graph().parameter(id).shape;
+      EXPECT_EQ(part.BoxOf(id), cut.contains(id) ? cut[id] : WholeBox(shape));
+      ExpectPartOf(trial.state(), part, id);
+      const Box other = RandomBox(part.BoxOf(id).extent, random);
+      Box within = other;
+      for (size_t d = 0; d < shape.size(); ++d) {
+        within.offset[d] += part.BoxOf(id).offset[d];
+      }
+      std::vector<float> values(static_cast<size_t>(ElementCount(within.extent)), 3);
+      for (ParameterState* state : {&part, &trial.state()}) {
+        ASSERT_TRUE(state->Write(id, program::StateRole::kMaster, within, AsBytes(values)).ok());
+      }
+      ExpectPartOf(trial.state(), part, id);
+      EXPECT_EQ(
+          part.InPlace(id, program::StateRole::kMaster, part.BoxOf(id)).size(),
+          device->is_host() ? static_cast<size_t>(ElementCount(part.BoxOf(id).extent)) * 4 : 0);
+    }
+    part.Hold(trial.all(), cut);
+    ExpectPartOf(trial.state(), part, trial.all().front());
+    part.Refresh();
+    const auto& held = part.held(trial.all().front());
+    EXPECT_EQ(held.compute.sizes(), held.master.sizes());
+    part.Hold(trial.all());
+    std::vector<float> zeros(1, -1);
+    Box first = WholeBox(trial.graph().parameter(trial.all().front()).shape);
+    first.extent.assign(first.extent.size(), 1);
+    ASSERT_TRUE(
+        part.Read(trial.all().front(), program::StateRole::kMaster, first, AsBytes(zeros)).ok());
+    EXPECT_EQ(zeros[0], 0) << "another box is another part of the state";
+  }
+  EXPECT_THAT(fake.violations(), IsEmpty());
 }
 
 TEST(ParameterStateTest, OnlyWholeParametersInTheHostsMemoryAreInPlace) {

@@ -1,0 +1,189 @@
+#include "engine/program/lowering/schedule.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "engine/program/stages.h"
+
+namespace heddle::program {
+
+using graph::ParameterId;
+using graph::TensorId;
+
+namespace {
+
+class Stamper {
+ public:
+  explicit Stamper(ScheduleInput input)
+      : graph_(input.graph),
+        analysis_(input.analysis),
+        plan_(input.plan),
+        position_(PositionOf(input.plan, input.rank)),
+        template_(std::move(input.steps)),
+        sums_(std::move(input.sums)),
+        out_(Program{.generation = input.plan.generation,
+                     .rank = input.rank,
+                     .workers = static_cast<int>(input.plan.workers.size()),
+                     .determinism = input.plan.determinism}) {}
+
+  Program Run() && {
+    if (position_.pipeline >= 0) {
+      RunSchedule();
+    }
+    Finish();
+    return std::move(out_.program());
+  }
+
+ private:
+  const Pipeline& pipeline() const {
+    return plan_.pipelines[static_cast<size_t>(position_.pipeline)];
+  }
+  const Stage& stage() const { return pipeline().stages[static_cast<size_t>(position_.stage)]; }
+
+  // 1F1B: some forwards first, then one backward for each forward.
+  void RunSchedule() {
+    const int count = pipeline().microbatches;
+    const int warm_up = pipeline().WarmUp(static_cast<size_t>(position_.stage));
+    values_.assign(static_cast<size_t>(count), {});
+    for (int i = 0; i < warm_up; ++i) {
+      Forward(i);
+    }
+    for (int i = 0; i < count; ++i) {
+      if (i + warm_up < count) {
+        Forward(i + warm_up);
+      }
+      Backward(i);
+    }
+  }
+
+  void Forward(int number) {
+    values_[static_cast<size_t>(number)].assign(template_.values.size(), -1);
+    Emit(template_.forward, number);
+    if (template_.loss >= 0) {
+      const SlotId slot = values_[static_cast<size_t>(number)][static_cast<size_t>(template_.loss)];
+      out_.program().vote.losses.push_back(
+          {.microbatch = pipeline().first_microbatch + number, .slot = slot});
+    }
+  }
+
+  void Backward(int number) {
+    Emit(template_.backward, number);
+    values_[static_cast<size_t>(number)] = {};
+  }
+
+  void Emit(const std::vector<StageStep>& steps, int number) {
+    std::vector<SlotId>& slots = values_[static_cast<size_t>(number)];
+    const int microbatch = pipeline().first_microbatch + number;
+    for (const StageStep& step : steps) {
+      Instruction instruction{.code = step.code,
+                              .node = step.node,
+                              .microbatch = step.code == Code::kAwait ? -1 : microbatch,
+                              .peer = step.peer,
+                              .exchange = step.exchange};
+      for (const int value : step.inputs) {
+        instruction.inputs.push_back(value < 0 ? -1 : slots[static_cast<size_t>(value)]);
+      }
+      for (const int value : step.outputs) {
+        const TensorId tensor = template_.values[static_cast<size_t>(value)];
+        slots[static_cast<size_t>(value)] =
+            out_.NewSlot(tensor, microbatch, graph_.tensor(tensor).type);
+        instruction.outputs.push_back(slots[static_cast<size_t>(value)]);
+      }
+      if (step.code == Code::kSend || step.code == Code::kRecv) {
+        instruction.tag = MessageTag(step.message, microbatch);
+        peers_.insert(step.peer);
+      } else if (step.code == Code::kExchange) {
+        const graph::Exchange& exchange = template_.exchanges[static_cast<size_t>(step.exchange)];
+        instruction.tag = ExchangeTag(exchange.to, microbatch, step.again);
+        instruction.group = stage().group;
+      }
+      out_.Emit(std::move(instruction));
+      for (const int value : step.frees) {
+        out_.Free(slots[static_cast<size_t>(value)]);
+      }
+      for (const StageContribution& one : step.contributes) {
+        sums_.Add({one.parameter, one.piece}, one.use, microbatch,
+                  slots[static_cast<size_t>(one.value)], out_);
+      }
+    }
+  }
+
+  void Finish() {
+    const std::map<PieceKey, SlotId> gradients = sums_.Finish(out_);
+    Program& program = out_.program();
+    for (const auto& [key, slot] : gradients) {
+      if (sums_.Owns(key)) {
+        program.vote.norms.push_back(
+            {.parameter = key.first, .gradient = slot, .piece = key.second});
+      }
+    }
+    program.vote_index = program.instructions.size();
+    out_.Emit({.code = Code::kVote});
+    for (const VoteShare::Loss& loss : program.vote.losses) {
+      out_.Free(loss.slot);
+    }
+    for (const auto& [key, slot] : gradients) {
+      out_.Emit(
+          {.code = Code::kUpdate, .inputs = {slot}, .parameter = key.first, .piece = key.second});
+      out_.Free(slot);
+    }
+    FinishHeader(program);
+  }
+
+  void FinishHeader(Program& program) {
+    if (position_.pipeline >= 0) {
+      AddParameters(program);
+    }
+    program.exchanges = std::move(template_.exchanges);
+    for (const Instruction& instruction : program.instructions) {
+      peers_.insert(instruction.group.begin(), instruction.group.end());
+    }
+    peers_.erase(program.rank);
+    program.peers.assign(peers_.begin(), peers_.end());
+  }
+
+  void AddParameters(Program& program) const {
+    std::set<ParameterId> held;
+    for (int segment = stage().first_segment; segment < stage().last_segment; ++segment) {
+      const auto& list = analysis_.segment_parameters[static_cast<size_t>(segment)];
+      held.insert(list.begin(), list.end());
+    }
+    if (stage().layout < 0) {
+      program.parameters.assign(held.begin(), held.end());
+      return;
+    }
+    for (const ParameterId parameter : held) {
+      const std::vector<HeldPiece> pieces = PiecesOf(
+          graph_, plan_, parameter, analysis_.parameter_segments[static_cast<size_t>(parameter)]);
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        const std::vector<int>& holders = pieces[i].holders;
+        if (std::binary_search(holders.begin(), holders.end(), program.rank)) {
+          program.pieces.push_back(
+              {.parameter = parameter, .index = static_cast<int>(i), .box = pieces[i].box});
+        }
+      }
+      if (!program.pieces.empty() && program.pieces.back().parameter == parameter) {
+        program.parameters.push_back(parameter);
+      }
+    }
+  }
+
+  const graph::Graph& graph_;
+  const GraphAnalysis& analysis_;
+  const Plan& plan_;
+  const Position position_;
+  StageTemplate template_;
+  GradientSums sums_;
+  ProgramBuilder out_;
+  std::vector<std::vector<SlotId>> values_;  ///< Slot by microbatch of the pipeline, by value.
+  std::set<int> peers_;
+};
+
+}  // namespace
+
+Program StampSchedule(ScheduleInput input) {
+  return Stamper(std::move(input)).Run();
+}
+
+}  // namespace heddle::program

@@ -1,0 +1,92 @@
+// Programs of plans with groups compute what one device does: the reference interpreter runs them in
+// doubles (tests/support/program/program_interpreter.h).
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "engine/program/lowering/lower.h"
+#include "engine/program/verify/verify.h"
+#include "tests/support/graph/groups.h"
+#include "tests/support/graph/random_graph.h"
+#include "tests/support/program/group_plans.h"
+#include "tests/support/program/program_interpreter.h"
+#include "tests/support/seed.h"
+#include "tests/support/tier.h"
+
+namespace heddle::program {
+namespace {
+
+using testing::GroupCase;
+using testing::GroupCases;
+using testing::RandomGraph;
+using testing::SmallTrainingGraph;
+using testing::TestSeed;
+using testing::TestSeeds;
+
+using Programs = std::vector<Program>;
+
+/// Why the plan's Programs do not compute what one device does, or are refused; empty: they do.
+std::string Violation(const graph::Graph& graph,
+                      const Plan& plan,
+                      const Programs& programs,
+                      uint64_t seed) {
+  Random random(seed);
+  const testing::DenseStep step = testing::RandomStep(graph, plan.microbatches(), random);
+  const std::string difference = Difference(
+      graph, testing::RunPrograms(graph, testing::MemberGraphs(graph, plan), programs, step),
+      testing::RunOneDevice(graph, step));
+  const Status verified = Verify(graph, plan, programs);
+  return verified.ok() ? difference : difference + "; " + verified.ToString();
+}
+
+TEST(GroupProgramsTest, RandomPlansComputeWhatOneDeviceDoes) {
+  std::map<graph::ExchangeForm, int> forms;
+  int several_pieces = 0;
+  int without_share = 0;
+  for (const uint64_t seed : TestSeeds(testing::Scaled(40, 250, 2000))) {
+    HEDDLE_TRACE_SEED(seed);
+    const graph::Graph graph = RandomGraph(seed, DType::kF64);
+    const auto [plan, programs] = testing::RandomGroupPrograms(graph, seed);
+    ASSERT_EQ(Violation(graph, plan, programs, seed), "")
+        << Describe(plan, graph) << PlanToJson(plan);
+    for (const Program& program : programs) {
+      for (const graph::Exchange& exchange : program.exchanges) {
+        ++forms[exchange.form];
+      }
+      for (const Piece& piece : program.pieces) {
+        several_pieces += piece.box != HeldBox(program, graph, piece.parameter) ? 1 : 0;
+      }
+      without_share += program.parameters.empty() ? 1 : 0;
+    }
+  }
+  // The plans are worth it: every form, boxes of several pieces, members without a parameter.
+  EXPECT_EQ(forms.size(), 6U);
+  EXPECT_GT(several_pieces, 0);
+  EXPECT_GT(without_share, 0);
+}
+
+TEST(GroupProgramsTest, ModelsComputeWhatOneDeviceDoes) {
+  for (const GroupCase& one : GroupCases()) {
+    const graph::Graph graph = SmallTrainingGraph(one.config);
+    using Stages = std::vector<testing::StageCut>;
+    for (const Stages& stages : {Stages{{6, 0}}, {{3, 0}, {6, 0}}, {{1, 0}, {4, 0}, {6, 0}}}) {
+      for (const bool recompute : {false, true}) {
+        Plan plan = testing::GroupPlan({testing::LayoutOf(graph, one.config, one.parallel)},
+                                       {stages, {{6, 0}}}, 2);
+        for (Pipeline& pipeline : plan.pipelines) {
+          for (Stage& stage : pipeline.stages) {
+            stage.recompute = recompute;
+          }
+        }
+        const Result<Programs> programs = LowerAll(graph, plan);
+        ASSERT_TRUE(programs.ok()) << programs.status().ToString();
+        EXPECT_EQ(Violation(graph, plan, *programs, TestSeed()), "")
+            << one.name << Describe(plan, graph);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::program

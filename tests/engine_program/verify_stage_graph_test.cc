@@ -1,0 +1,146 @@
+// Planted faults in what the members of a group run together: each goes red, for the right reason.
+#include "engine/program/verify/verify_stage_graph.h"
+
+#include <algorithm>
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/graph/operator.h"
+#include "engine/program/stage_graph.h"
+#include "tests/engine_program/group_examples.h"
+
+namespace heddle::program {
+namespace {
+
+using graph::ExchangeForm;
+using testing::GroupExample;
+using testing::GroupExampleOf;
+using testing::GroupModel;
+using ::testing::HasSubstr;
+
+/// A fault in what the members run together.
+struct StageFault {
+  const char* name;
+  const char* message;
+  GroupModel model;
+  std::function<void(StageGraph&)> plant;
+};
+
+class StageFaultTest : public ::testing::TestWithParam<StageFault> {};
+
+TEST_P(StageFaultTest, IsFound) {
+  const GroupExample example = GroupExampleOf(GetParam().model);
+  const Stage& stage = example.plan.pipelines[0].stages[0];
+  Result<StageGraph> group = BuildStageGraph(example.graph, example.plan, stage);
+  ASSERT_TRUE(group.ok()) << group.status().ToString();
+  ASSERT_EQ(VerifyStageGraph(example.graph, stage, *group).message(), "");
+  GetParam().plant(*group);
+  const Status status = VerifyStageGraph(example.graph, stage, *group);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_THAT(status.message(), HasSubstr(GetParam().message));
+}
+
+/// Lets the first reader of what an exchange of this form makes read its source instead.
+void ReadSource(StageGraph& group, ExchangeForm form, size_t number = 0) {
+  std::vector<graph::Exchange> found;
+  std::ranges::copy_if(group.sharded.exchanges, std::back_inserter(found),
+                       [&](const graph::Exchange& e) { return e.form == form; });
+  for (graph::Node& node : group.sharded.graph.nodes) {
+    std::ranges::replace(node.inputs, found.at(number).to, found.at(number).from);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Groups,
+    StageFaultTest,
+    ::testing::Values(
+        StageFault{"PartialReadAsWhole", "its rule does not read and write what members have",
+                   GroupModel::kTensorParallel,
+                   [](StageGraph& g) { ReadSource(g, ExchangeForm::kSum); }},
+        StageFault{"CutReadAsWhole", "its rule does not read and write what members have",
+                   GroupModel::kSequence,
+                   [](StageGraph& g) { ReadSource(g, ExchangeForm::kGather); }},
+        StageFault{"KeyGradientUnsummed", "its rule does not read and write what members have",
+                   GroupModel::kSharedKeys,
+                   [](StageGraph& g) {
+                     size_t scatters = 0;
+                     for (const graph::Exchange& e : g.sharded.exchanges) {
+                       scatters += e.form == ExchangeForm::kScatter ? 1 : 0;
+                     }
+                     // Those of the first layer, which the stage holds, come last.
+                     ReadSource(g, ExchangeForm::kScatter, scatters - 1);
+                   }},
+        StageFault{"BiasInTwoPartials", "linear has no such rule", GroupModel::kBias,
+                   [](StageGraph& g) {
+                     for (size_t i = 0; i < g.sharded.graph.nodes.size(); ++i) {
+                       graph::Node& node = g.sharded.graph.nodes[i];
+                       if (node.op->name() != "add_bias") {
+                         continue;
+                       }
+                       for (graph::Node& linear : g.sharded.graph.nodes) {
+                         if (linear.op->name() == "linear" && linear.inputs.size() == 2 &&
+                             linear.segment == node.segment) {
+                           linear.inputs.push_back(node.inputs[1]);
+                           return;
+                         }
+                       }
+                     }
+                   }},
+        StageFault{"WrongFirst", "has no such rule", GroupModel::kSharedKeys,
+                   [](StageGraph& g) {
+                     for (graph::ShardingRule& rule : g.sharded.rules) {
+                       if (!rule.first.empty()) {
+                         rule.first.clear();
+                         return;
+                       }
+                     }
+                   }},
+        StageFault{"UnitTwice", "its rule does not read and write what members have",
+                   GroupModel::kTensorParallel,
+                   [](StageGraph& g) {
+                     for (graph::Division& division : g.sharded.divisions) {
+                       if (!division.shares.empty()) {
+                         division.shares[0].end += 1;
+                       }
+                     }
+                   }},
+        StageFault{"CopyCountedTwice", "2 of members' parts of", GroupModel::kTensorParallel,
+                   [](StageGraph& g) {
+                     for (auto& [tensor, list] : g.contributions) {
+                       if (g.sharded.shardings[static_cast<size_t>(tensor)].kind ==
+                           graph::Placement::Kind::kReplicate) {
+                         list.front().members = {0, 1};
+                         return;
+                       }
+                     }
+                   }},
+        StageFault{"AddendsUncounted", "1 of members' parts of", GroupModel::kSequence,
+                   [](StageGraph& g) {
+                     for (auto& [tensor, list] : g.contributions) {
+                       if (g.sharded.shardings[static_cast<size_t>(tensor)].partial()) {
+                         list.front().members = {0};
+                         return;
+                       }
+                     }
+                   }},
+        StageFault{"GradientUncounted", "is not counted once", GroupModel::kTensorParallel,
+                   [](StageGraph& g) { g.contributions.erase(g.contributions.begin()); }},
+        StageFault{"PartialBoundary", "leaves the group, or comes to it, but is partial",
+                   GroupModel::kTensorParallel,
+                   [](StageGraph& g) {
+                     for (auto& [id, whole] : g.whole) {
+                       const auto made =
+                           std::ranges::find(g.sharded.exchanges, whole, &graph::Exchange::to);
+                       if (made != g.sharded.exchanges.end()) {
+                         whole = made->from;
+                         return;
+                       }
+                     }
+                     g.whole.begin()->second = g.sharded.exchanges.front().from;
+                   }}),
+    [](const ::testing::TestParamInfo<StageFault>& parameter) { return parameter.param.name; });
+
+}  // namespace
+}  // namespace heddle::program
