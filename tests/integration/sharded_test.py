@@ -4,8 +4,9 @@ layer trains, and without groups it is refused.
 """
 import os
 import random
+import signal
 
-from harness import SMOKE, Run, Scratch, check_samples, heddle, seed, wait_for
+from harness import PATIENCE, Run, Scratch, check_samples, heddle, seed, wait_for
 from tiers import sample
 
 STEPS = 40
@@ -69,6 +70,26 @@ def lose_a_member(folder, chance, expected):
     print(f"{worker} killed, moved from {[event['sources'] for event in run.events('state_moved')]}", flush=True)
 
 
+def divide_anew(folder, expected):
+    """One of two becomes slower: it gets a smaller share of each layer, and what it keeps of its part it has already."""
+    run = Run(os.path.join(folder, "anew"),
+              overrides=["determinism=relaxed", "parallel.tensor=2", "checkpoint.every=0", "steps=100000",
+                         "workers=[{name: a}, {name: b, emulate: {speed: 0.9}}]"]).start()
+    run.wait_step(8)
+    plans = len(run.events("plan"))
+    changed = heddle("emulate", "b", "speed=0.25", "--run", run.folder)
+    assert changed.returncode == 0, changed.stderr
+    wait_for("another plan", lambda: len(run.events("plan")) > plans or run.process.poll() is not None, 2 * PATIENCE)
+    run.wait_step(run.step() + 3)
+    run.process.send_signal(signal.SIGTERM)
+    assert run.wait() == 75, run.errors()[-2000:]
+    check_close(run, expected, range(1, min(run.step(), STEPS) + 1))
+    first, last = run.events("plan")[0]["plan"], run.events("plan")[-1]["plan"]
+    assert first["layouts"] != last["layouts"], last["layouts"]
+    assert any("live" in kinds or "peer" in kinds for kinds in (event["sources"] for event in run.events("state_moved"))), (
+        run.events("state_moved"))
+
+
 def begin_again(folder, chance, expected):
     """The coordinator and all workers are killed, and the run is started again."""
     run = Run(os.path.join(folder, "again"), overrides=SHARDED).start()
@@ -106,9 +127,10 @@ def main():
         expected = Run(os.path.join(folder, "expected"), overrides=alone).start().finish().losses()
         undisturbed(folder, expected)
         parts = (lambda: lose_a_member(folder, chance, expected),
+                 lambda: divide_anew(folder, expected),
                  lambda: begin_again(folder, chance, expected),
                  lambda: too_large_for_one(folder))
-        for part in sample(parts, chance, 1, 3):
+        for part in sample(parts, chance, 1, 4):
             part()
 
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/bytes.h"
+
 namespace heddle::elastic {
 
 std::vector<program::HeldState> HeldBoxes(const graph::Graph& graph,
@@ -52,6 +54,21 @@ std::vector<program::StateBox> CommonBoxes(std::span<const program::StateBox> wa
     }
   }
   return out;
+}
+
+Status CopyBoxes(const graph::Graph& graph,
+                 const runtime::ParameterState& from,
+                 std::span<const program::StateBox> boxes,
+                 runtime::ParameterState& to) {
+  for (const program::StateBox& box : boxes) {
+    if (to.BoxOf(box.parameter) == from.BoxOf(box.parameter)) {
+      continue;
+    }
+    Bytes copy(static_cast<size_t>(ElementCount(box.box.extent) * SizeOf(graph.master_dtype())));
+    HEDDLE_RETURN_IF_ERROR(from.Read(box.parameter, box.role, box.box, copy));
+    HEDDLE_RETURN_IF_ERROR(to.Write(box.parameter, box.role, box.box, copy));
+  }
+  return Status::Ok();
 }
 
 }  // namespace heddle::elastic

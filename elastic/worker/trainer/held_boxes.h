@@ -9,6 +9,7 @@
 #include "elastic/protocol/protocol.pb.h"
 #include "engine/graph/graph.h"
 #include "engine/program/state.h"
+#include "engine/runtime/parameter_state.h"
 
 namespace heddle::elastic {
 
@@ -25,5 +26,12 @@ Result<std::vector<program::HeldState>> ReplicatedBoxes(const graph::Graph& grap
 /// What both have, in the order of `wanted`.
 std::vector<program::StateBox> CommonBoxes(std::span<const program::StateBox> wanted,
                                            std::span<const program::StateBox> held);
+
+/// Copies `boxes` from a state that a worker has to the one that it will have, except those of
+/// parameters of which both hold the same part, which they share. Errors: the device's.
+Status CopyBoxes(const graph::Graph& graph,
+                 const runtime::ParameterState& from,
+                 std::span<const program::StateBox> boxes,
+                 runtime::ParameterState& to);
 
 }  // namespace heddle::elastic

@@ -240,7 +240,7 @@ Status StateMove::PackHeld(Generation& next, std::vector<Message>& messages) con
   }
   next.state->Hold(next.lowered->training);
   if (valid_here) {
-    HEDDLE_RETURN_IF_ERROR(CopyOwn(next));
+    HEDDLE_RETURN_IF_ERROR(CopyBoxes(graph_, *held_->state, OwnBoxes(*next.lowered), *next.state));
   }
   for (Message& message : messages) {
     if (message.receives) {
@@ -253,19 +253,6 @@ Status StateMove::PackHeld(Generation& next, std::vector<Message>& messages) con
       HEDDLE_RETURN_IF_ERROR(
           held_->state->Read(transfer.parameter, transfer.role, transfer.box, message.buffer));
     }
-  }
-  return Status::Ok();
-}
-
-// Copies what is held and needed of parameters of which the worker will have another part.
-Status StateMove::CopyOwn(Generation& next) const {
-  for (const program::StateBox& own : OwnBoxes(*next.lowered)) {
-    if (next.state->BoxOf(own.parameter) == held_->state->BoxOf(own.parameter)) {
-      continue;  // Both states have the same tensors.
-    }
-    Bytes copy = BufferOf(own.box);
-    HEDDLE_RETURN_IF_ERROR(held_->state->Read(own.parameter, own.role, own.box, copy));
-    HEDDLE_RETURN_IF_ERROR(next.state->Write(own.parameter, own.role, own.box, copy));
   }
   return Status::Ok();
 }

@@ -64,7 +64,6 @@ class StateMove {
   };
   Status FillFromPeers(comm::Communicator& group, Generation& next, StateMoved& moved) const;
   Status PackHeld(Generation& next, std::vector<Message>& messages) const;
-  Status CopyOwn(Generation& next) const;
   Status UnpackReplicas(Generation& next, std::vector<Message>& messages, StateMoved& moved) const;
   Status CheckCoverage(const Lowered& next) const;
   std::vector<program::StateBox> OwnBoxes(const Lowered& next) const;
