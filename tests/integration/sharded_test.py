@@ -86,8 +86,7 @@ def divide_anew(folder, expected):
     check_close(run, expected, range(1, min(run.step(), STEPS) + 1))
     first, last = run.events("plan")[0]["plan"], run.events("plan")[-1]["plan"]
     assert first["layouts"] != last["layouts"], last["layouts"]
-    assert any("live" in kinds or "peer" in kinds for kinds in (event["sources"] for event in run.events("state_moved"))), (
-        run.events("state_moved"))
+    assert all(set(event["sources"]) == {"memory"} for event in run.events("state_moved")), run.events("state_moved")
 
 
 def begin_again(folder, chance, expected):

@@ -229,8 +229,7 @@ Status StateMove::Await(comm::Communicator& group,
 
 // Shares the held state with the next one, and prepares the messages to other workers from it.
 Status StateMove::PackHeld(Generation& next, std::vector<Message>& messages) const {
-  const auto& holders = start_.held().workers();
-  const bool valid_here = std::ranges::find(holders, worker_) != holders.end();
+  const bool valid_here = std::ranges::count(start_.held().workers(), worker_) > 0;
   if (valid_here && (held_ == nullptr || held_->applied_step != start_.applied_step())) {
     return InternalError("state of step {} is held where step {} is expected",
                          held_ == nullptr ? 0 : held_->applied_step, start_.applied_step());
