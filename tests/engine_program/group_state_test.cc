@@ -203,14 +203,8 @@ Plan HandPlan() {
                    {{{3, 0}}}, 1);
 }
 
-TEST(GroupProgramTest, FollowedByHand) {
-  const graph::Graph graph = ChainGraph(3);
-  const Plan plan = HandPlan();
-  const auto program = Lower(graph, plan, 1);
-  ASSERT_TRUE(program.ok()) << program.status().ToString();
-  const auto local = MemberGraph(graph, plan, 1);
-  ASSERT_TRUE(local.ok()) << local.status().ToString();
-  EXPECT_EQ(ToString(*program, *local), R"(generation 0 rank 1 of 2, relaxed
+// The second member of HandPlan.
+constexpr const char* kMember = R"(generation 0 rank 1 of 2, relaxed
 parameters 0 1 2
 peers 0
 piece p0 [0:8, 0:4]
@@ -267,7 +261,16 @@ e0 sum t7 -> t16 dim 0 sent 0:1 0:1 received 0:1 0:1
   32 update p2.1 head.weight %10
   33 free %10
 vote at 27: norms p1.1=%12 p2.1=%10; losses
-)");
+)";
+
+TEST(GroupProgramTest, FollowedByHand) {
+  const graph::Graph graph = ChainGraph(3);
+  const Plan plan = HandPlan();
+  const auto program = Lower(graph, plan, 1);
+  ASSERT_TRUE(program.ok()) << program.status().ToString();
+  const auto local = MemberGraph(graph, plan, 1);
+  ASSERT_TRUE(local.ok()) << local.status().ToString();
+  EXPECT_EQ(ToString(*program, *local), kMember);
 }
 
 // Workers compare it before a generation starts.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/hash.h"
 #include "base/random.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/program/memory.h"
@@ -63,6 +64,22 @@ TEST(LowerPropertyTest, LowerEqualsLowerAll) {
       EXPECT_EQ(ToString(*program, pair.graph), ToString((*programs)[rank], pair.graph));
     }
   }
+}
+
+// What plans of single workers are lowered to does not change: workers of one job compare hashes, and
+// the bits of a step follow from the Program.
+TEST(LowerPropertyTest, ProgramsOfSingleWorkersAreThoseThatTheyWere) {
+  uint64_t hash = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    Pair pair = RandomPair(seed);
+    pair.plan.determinism = seed % 4 < 2 ? Determinism::kExact : Determinism::kRelaxed;
+    const Result<std::vector<Program>> programs = LowerAll(pair.graph, pair.plan);
+    ASSERT_TRUE(programs.ok()) << programs.status().ToString();
+    for (const Program& program : *programs) {
+      hash = Hash64(ToString(program, pair.graph), hash ^ ProgramHash(program, pair.graph));
+    }
+  }
+  EXPECT_EQ(hash, uint64_t{16952773162767355855U});
 }
 
 // The additions of a gradient as text, "((0+1)+2)" by leaf number, from running the programs; and

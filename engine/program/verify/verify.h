@@ -3,6 +3,9 @@
 /// under asynchronous sends, every read value is live and freed exactly once, every microbatch's
 /// nodes run exactly once, every parameter's contributions cover all microbatches and uses exactly
 /// once on every holder, collectives are issued in one order, every held parameter is updated once.
+/// Of groups: what members run together is the job's graph (verify_stage_graph.h), each runs its
+/// share of it, all make the same exchanges in one order, nothing is read or freed while an exchange
+/// is in flight, and copies of a gradient are counted once.
 #pragma once
 
 #include <vector>
