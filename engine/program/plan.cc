@@ -248,10 +248,26 @@ Status ValidatePlan(const Plan& plan, int segments) {
 Status ValidatePlan(const Plan& plan, const graph::Graph& graph) {
   HEDDLE_RETURN_IF_ERROR(ValidatePlan(plan, static_cast<int>(graph.segments.size())));
   for (size_t i = 0; i < plan.layouts.size(); ++i) {
-    HEDDLE_RETURN_IF_ERROR(
-        ValidateLayout(graph, plan.layouts[i], /*exact=*/false).WithContext("plan: layout {}", i));
+    HEDDLE_RETURN_IF_ERROR(ValidateLayout(graph, LayoutFor(graph, plan.layouts[i]), /*exact=*/false)
+                               .WithContext("plan: layout {}", i));
   }
   return Status::Ok();
+}
+
+graph::Layout LayoutFor(const graph::Graph& graph, const graph::Layout& layout) {
+  const bool differentiated = std::ranges::any_of(
+      graph.parameters,
+      [](const graph::Parameter& parameter) { return !parameter.gradients.empty(); });
+  if (differentiated) {
+    return layout;
+  }
+  std::set<std::string_view> names;
+  for (const graph::Tensor& tensor : graph.tensors) {
+    names.insert(tensor.name);
+  }
+  graph::Layout fitting = layout;
+  std::erase_if(fitting.tensors, [&](const auto& entry) { return names.count(entry.first) == 0; });
+  return fitting;
 }
 
 Status ValidateUngrouped(const Plan& plan, const graph::Graph& graph) {

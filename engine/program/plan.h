@@ -78,8 +78,12 @@ struct Plan {
 /// one entry each. Errors: kInvalidArgument naming the violation.
 Status ValidatePlan(const Plan& plan, int segments);
 
-/// Checks also that layouts are valid for the graph (graph::ValidateLayout).
+/// Checks also that layouts are valid for the graph (graph::ValidateLayout, of LayoutFor).
 Status ValidatePlan(const Plan& plan, const graph::Graph& graph);
+
+/// The layout of a graph. One without gradients, for evaluation, lacks tensors of the training graph
+/// for which layouts are made, and their placements.
+graph::Layout LayoutFor(const graph::Graph& graph, const graph::Layout& layout);
 
 /// Checks also that every stage is one worker: nothing runs groups of several yet.
 Status ValidateUngrouped(const Plan& plan, const graph::Graph& graph);

@@ -216,7 +216,7 @@ Result<StageGraph> BuildStageGraph(const graph::Graph& graph,
                                    const Stage& stage) {
   std::set<TensorId> whole = CrossingTensors(graph, stage);
   whole.insert(graph.loss);
-  graph::Layout layout = plan.layouts[static_cast<size_t>(stage.layout)];
+  graph::Layout layout = LayoutFor(graph, plan.layouts[static_cast<size_t>(stage.layout)]);
   for (const TensorId id : whole) {
     layout.tensors[graph.tensor(id).name] = {};
   }

@@ -70,6 +70,56 @@ bool IsFloating(DType dtype) {
   return dtype != DType::kI32 && dtype != DType::kI64 && dtype != DType::kU8;
 }
 
+/// The values of a step by slot, and their bytes.
+class Values {
+ public:
+  /// `cap_bytes`: the most bytes of live values; 0: no limit.
+  Values(const program::Program& program, int64_t cap_bytes)
+      : slots_(program.slots),
+        cap_bytes_(cap_bytes),
+        values_(program.slots.size()) {}
+
+  const program::Slot& SlotOf(SlotId slot) const { return slots_[static_cast<size_t>(slot)]; }
+  const at::Tensor& Get(SlotId slot) const {
+    const at::Tensor& value = values_[static_cast<size_t>(slot)];
+    HEDDLE_CHECK(value.defined(), "slot {} is read before it is written or after it is freed",
+                 slot);
+    return value;
+  }
+  Status Put(SlotId slot, at::Tensor value) {
+    live_bytes_ += SlotOf(slot).type.bytes();
+    peak_bytes_ = std::max(peak_bytes_, live_bytes_);
+    Replace(slot, std::move(value));
+    if (cap_bytes_ > 0 && live_bytes_ > cap_bytes_) {
+      return ResourceExhaustedError("values of {} bytes exceed the worker's memory cap of {} bytes",
+                                    live_bytes_, cap_bytes_);
+    }
+    return Status::Ok();
+  }
+  /// Puts another tensor of the same bytes in the place of a value.
+  void Replace(SlotId slot, at::Tensor value) {
+    values_[static_cast<size_t>(slot)] = std::move(value);
+  }
+  void Free(SlotId slot) {
+    live_bytes_ -= SlotOf(slot).type.bytes();
+    values_[static_cast<size_t>(slot)].reset();
+  }
+  void Clear() {
+    for (at::Tensor& value : values_) {
+      value.reset();
+    }
+    live_bytes_ = peak_bytes_ = 0;
+  }
+  int64_t peak_bytes() const { return peak_bytes_; }
+
+ private:
+  const std::vector<program::Slot>& slots_;
+  const int64_t cap_bytes_;
+  std::vector<at::Tensor> values_;
+  int64_t live_bytes_ = 0;
+  int64_t peak_bytes_ = 0;
+};
+
 }  // namespace
 
 class Executor::Impl {
@@ -80,7 +130,7 @@ class Executor::Impl {
         device_(*options_.device),
         trains_(!options_.graph->parameters.empty() &&
                 !options_.graph->parameters[0].gradients.empty()),
-        values_(program_.slots.size()),
+        values_(program_, options_.memory_cap_bytes),
         messages_(options_.group, device_, options_.shared),
         exchanges_(options_.group,
                    device_,
@@ -124,7 +174,7 @@ class Executor::Impl {
     }
     if (status.ok()) {
       for (const SlotId slot : sums_) {
-        values_[static_cast<size_t>(slot)] = OnDevice(Value(slot));
+        values_.Replace(slot, OnDevice(values_.Get(slot)));
       }
       status = WaitingIn(options_.progress, [&] { return messages_.FinishSends(); });
     }
@@ -136,6 +186,7 @@ class Executor::Impl {
       exchanges_.Abandon(status);
     }
     figures_.busy_seconds = Seconds(device_.clock().TakeBusy());
+    figures_.peak_bytes = values_.peak_bytes();
     pending_step_ = status.ok() ? step : 0;
     return status;
   }
@@ -179,7 +230,7 @@ class Executor::Impl {
     for (size_t i = program_.vote_index + 1; i < program_.instructions.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
       if (instruction.code == Code::kFree) {
-        Free(instruction.inputs[0]);
+        values_.Free(instruction.inputs[0]);
         continue;
       }
       const bool decay = options_.graph->parameter(instruction.parameter).decay;
@@ -193,7 +244,7 @@ class Executor::Impl {
                              .beta2 = adamw.beta2,
                              .epsilon = adamw.epsilon,
                              .weight_decay = decay ? adamw.weight_decay : 0};
-      device_.Update([held = PieceOf(instruction), gradient = Value(instruction.inputs[0]),
+      device_.Update([held = PieceOf(instruction), gradient = values_.Get(instruction.inputs[0]),
                       update]() mutable { UpdatePiece(held, gradient, update); });
     }
     figures_.busy_seconds += Seconds(device_.clock().TakeBusy());
@@ -214,42 +265,12 @@ class Executor::Impl {
   }
 
   void Reset() {
-    for (at::Tensor& value : values_) {
-      value.reset();
-    }
+    values_.Clear();
     messages_.Clear();
     sums_.clear();
     next_receive_ = 0;
-    live_bytes_ = 0;
     pending_step_ = 0;
     figures_ = {};
-  }
-
-  const at::Tensor& Value(SlotId slot) const {
-    const at::Tensor& value = values_[static_cast<size_t>(slot)];
-    HEDDLE_CHECK(value.defined(), "slot {} is read before it is written or after it is freed",
-                 slot);
-    return value;
-  }
-
-  const program::Slot& SlotOf(SlotId slot) const {
-    return program_.slots[static_cast<size_t>(slot)];
-  }
-
-  Status Put(SlotId slot, at::Tensor value) {
-    live_bytes_ += SlotOf(slot).type.bytes();
-    figures_.peak_bytes = std::max(figures_.peak_bytes, live_bytes_);
-    values_[static_cast<size_t>(slot)] = std::move(value);
-    if (options_.memory_cap_bytes > 0 && live_bytes_ > options_.memory_cap_bytes) {
-      return ResourceExhaustedError("values of {} bytes exceed the worker's memory cap of {} bytes",
-                                    live_bytes_, options_.memory_cap_bytes);
-    }
-    return Status::Ok();
-  }
-
-  void Free(SlotId slot) {
-    live_bytes_ -= SlotOf(slot).type.bytes();
-    values_[static_cast<size_t>(slot)].reset();
   }
 
   Status Execute(const Instruction& instruction, size_t index) {
@@ -260,8 +281,8 @@ class Executor::Impl {
       case Code::kRun:
         return Run(instruction);
       case Code::kSend:
-        return messages_.Send(instruction.peer, instruction.tag, Value(instruction.inputs[0]),
-                              SlotOf(instruction.inputs[0]).type);
+        return messages_.Send(instruction.peer, instruction.tag, values_.Get(instruction.inputs[0]),
+                              values_.SlotOf(instruction.inputs[0]).type);
       case Code::kRecv:
         return Recv(instruction, index);
       case Code::kExchange:
@@ -269,13 +290,14 @@ class Executor::Impl {
       case Code::kAwait:
         return Await(instruction.inputs[0]);
       case Code::kFold:
-        device_.Update([left = Value(instruction.inputs[0]),
-                        right = Value(instruction.inputs[1])]() mutable { FoldInto(left, right); });
+        device_.Update(
+            [left = values_.Get(instruction.inputs[0]),
+             right = values_.Get(instruction.inputs[1])]() mutable { FoldInto(left, right); });
         return Status::Ok();
       case Code::kReduce:
         return Reduce(instruction);
       case Code::kFree:
-        Free(instruction.inputs[0]);
+        values_.Free(instruction.inputs[0]);
         return Status::Ok();
       case Code::kVote:
       case Code::kUpdate:
@@ -286,8 +308,8 @@ class Executor::Impl {
 
   Status Load(const Instruction& instruction) {
     const SlotId slot = instruction.outputs[0];
-    const graph::TensorType& type = SlotOf(slot).type;
-    const bool wants_tokens = SlotOf(slot).tensor == options_.graph->tokens;
+    const graph::TensorType& type = values_.SlotOf(slot).type;
+    const bool wants_tokens = values_.SlotOf(slot).tensor == options_.graph->tokens;
     const auto batch = static_cast<size_t>(type.shape[0]);
     const auto length = static_cast<size_t>(type.shape[1]);
     std::vector<int32_t> tokens(batch * length);
@@ -301,7 +323,7 @@ class Executor::Impl {
     at::Tensor host = device_.HostBuffer(type);
     const std::vector<int32_t>& source = wants_tokens ? tokens : targets;
     std::ranges::copy(std::as_bytes(std::span(source)), BytesOf(host).begin());
-    return Put(slot, OnDevice(std::move(host)));
+    return values_.Put(slot, OnDevice(std::move(host)));
   }
 
   /// Memory of the host in which collectives run without copies, where there is such memory.
@@ -360,7 +382,7 @@ class Executor::Impl {
                  node.op->name(), outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (instruction.outputs[i] >= 0) {
-        HEDDLE_RETURN_IF_ERROR(Put(instruction.outputs[i], std::move(outputs[i])));
+        HEDDLE_RETURN_IF_ERROR(values_.Put(instruction.outputs[i], std::move(outputs[i])));
       }
     }
     return Status::Ok();
@@ -371,7 +393,7 @@ class Executor::Impl {
     const graph::Tensor& tensor = options_.graph->tensor(id);
     return tensor.kind == graph::TensorKind::kParameter
                ? options_.state->held(tensor.parameter).compute
-               : Value(slot);
+               : values_.Get(slot);
   }
 
   Kernel KernelOf(const graph::Node& node) {
@@ -388,7 +410,7 @@ class Executor::Impl {
            (receives_[next_receive_] <= index || messages_.posted() < kReceivesAhead)) {
       const size_t at = receives_[next_receive_++];
       const Instruction& receive = program_.instructions[at];
-      messages_.Post(at, receive.peer, receive.tag, SlotOf(receive.outputs[0]).type);
+      messages_.Post(at, receive.peer, receive.tag, values_.SlotOf(receive.outputs[0]).type);
     }
   }
 
@@ -398,7 +420,7 @@ class Executor::Impl {
                             WaitingIn(options_.progress, [&] { return messages_.Receive(index); }));
     figures_.waiting_seconds += Seconds(Now() - begun);
     device_.clock().WaitFor(received.arrived);
-    return Put(instruction.outputs[0], OnDevice(std::move(received.host)));
+    return values_.Put(instruction.outputs[0], OnDevice(std::move(received.host)));
   }
 
   Status Exchange(const Instruction& instruction, size_t index) {
@@ -424,7 +446,7 @@ class Executor::Impl {
       return Status::Ok();
     }
     const SlotId slot = instruction.outputs[0];
-    return Put(
+    return values_.Put(
         slot, alone ? MakeAlone(device_, part) : exchanges_.Begin(static_cast<size_t>(slot), part));
   }
 
@@ -435,22 +457,22 @@ class Executor::Impl {
                             }));
     figures_.waiting_seconds += Seconds(Now() - begun);
     device_.clock().WaitFor(ended);
-    values_[static_cast<size_t>(slot)] = OnDevice(Value(slot));
+    values_.Replace(slot, OnDevice(values_.Get(slot)));
     return Status::Ok();
   }
 
   Status Reduce(const Instruction& instruction) {
     const SlotId slot = instruction.outputs[0];
-    const graph::TensorType& type = SlotOf(slot).type;
+    const graph::TensorType& type = values_.SlotOf(slot).type;
     // The other mode folds what each worker has beside its output.
     const bool in_place = program_.determinism == program::Determinism::kRelaxed;
     // In the host's memory until all sums are complete: nothing reads it before.
     at::Tensor output = in_place ? SharedBuffer(type) : device_.HostBuffer(type);
     std::vector<Copied> mine;
     for (const SlotId input : instruction.inputs) {
-      mine.push_back(device_.Download(Value(input)));
+      mine.push_back(device_.Download(values_.Get(input)));
     }
-    HEDDLE_RETURN_IF_ERROR(Put(slot, output));
+    HEDDLE_RETURN_IF_ERROR(values_.Put(slot, output));
     sums_.push_back(slot);
     reductions_.Push([this, &instruction, output, mine = std::move(mine)] {
       return RunReduction(instruction, output, mine);
@@ -484,11 +506,11 @@ class Executor::Impl {
   Result<VoteRecord> OwnRecord(int64_t step, const VoteFlags& flags) {
     std::vector<at::Tensor> gradients;
     for (const auto& norm : program_.vote.norms) {
-      gradients.push_back(Value(norm.gradient));
+      gradients.push_back(values_.Get(norm.gradient));
     }
     std::vector<at::Tensor> losses;
     for (const auto& loss : program_.vote.losses) {
-      losses.push_back(Value(loss.slot));
+      losses.push_back(values_.Get(loss.slot));
     }
     HEDDLE_ASSIGN_OR_RETURN(const VoteStats figures, ReadVoteStats(device_, gradients, losses));
     VoteRecord record{.step = step, .flags = flags, .norms = {}, .losses = {}};
@@ -508,8 +530,8 @@ class Executor::Impl {
   const program::Program& program_;
   Device& device_;
   const bool trains_;
-  std::vector<at::Tensor> values_;  // By slot.
-  std::vector<size_t> receives_;    // Positions of kRecv, ascending.
+  Values values_;
+  std::vector<size_t> receives_;  // Positions of kRecv, ascending.
   std::map<const graph::Operator*, Kernel> kernels_;
 
   std::vector<int64_t> elements_;  // By parameter, of the whole.
@@ -519,7 +541,6 @@ class Executor::Impl {
   size_t next_receive_ = 0;
   KernelContext context_;
   bool injects_nan_ = false;  // The next result is to be NaN: a test asks for that.
-  int64_t live_bytes_ = 0;
   int64_t pending_step_ = 0;
   StepStats figures_;
   TaskQueue reductions_;  // Last: its thread ends before what its tasks use.

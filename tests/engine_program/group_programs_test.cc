@@ -2,6 +2,7 @@
 // doubles (tests/support/program/program_interpreter.h).
 #include <map>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/random.h"
@@ -9,6 +10,7 @@
 #include "engine/program/verify/verify.h"
 #include "tests/support/graph/groups.h"
 #include "tests/support/graph/random_graph.h"
+#include "tests/support/graph/random_plan.h"
 #include "tests/support/program/group_plans.h"
 #include "tests/support/program/program_interpreter.h"
 #include "tests/support/seed.h"
@@ -17,9 +19,12 @@
 namespace heddle::program {
 namespace {
 
+using ::testing::AllOf;
 using testing::GroupCase;
 using testing::GroupCases;
+using ::testing::HasSubstr;
 using testing::RandomGraph;
+using testing::SmallModel;
 using testing::SmallTrainingGraph;
 using testing::TestSeed;
 using testing::TestSeeds;
@@ -40,13 +45,27 @@ std::string Violation(const graph::Graph& graph,
   return verified.ok() ? difference : difference + "; " + verified.ToString();
 }
 
+/// A graph of the generator, or a model: of five seeds one is Llama's and one GPT-2's.
+graph::Graph AnyGraph(uint64_t seed) {
+  const bool tied = seed % 2 == 0;
+  switch (seed % 5) {
+    case 0:
+      return SmallTrainingGraph(
+          SmallModel(graph::ModelFamily::kLlama, int64_t{1} << seed / 5 % 4, tied));
+    case 1:
+      return SmallTrainingGraph(SmallModel(graph::ModelFamily::kGpt2, 8, tied));
+    default:
+      return RandomGraph(seed, DType::kF64);
+  }
+}
+
 TEST(GroupProgramsTest, RandomPlansComputeWhatOneDeviceDoes) {
   std::map<graph::ExchangeForm, int> forms;
   int several_pieces = 0;
   int without_share = 0;
   for (const uint64_t seed : TestSeeds(testing::Scaled(40, 250, 2000))) {
     HEDDLE_TRACE_SEED(seed);
-    const graph::Graph graph = RandomGraph(seed, DType::kF64);
+    const graph::Graph graph = AnyGraph(seed);
     const auto [plan, programs] = testing::RandomGroupPrograms(graph, seed);
     ASSERT_EQ(Violation(graph, plan, programs, seed), "")
         << Describe(plan, graph) << PlanToJson(plan);
@@ -64,6 +83,43 @@ TEST(GroupProgramsTest, RandomPlansComputeWhatOneDeviceDoes) {
   EXPECT_EQ(forms.size(), 6U);
   EXPECT_GT(several_pieces, 0);
   EXPECT_GT(without_share, 0);
+}
+
+// Layouts of unlike pipelines rarely agree; those that do not are refused by name.
+TEST(GroupProgramsTest, AnyPlanIsLoweredOrRefused) {
+  int lowered = 0;
+  int refused = 0;
+  for (const uint64_t seed : TestSeeds(60)) {
+    HEDDLE_TRACE_SEED(seed);
+    const graph::Graph graph = RandomGraph(seed, DType::kF64);
+    const Plan plan = testing::RandomGroupPlan(seed, graph);
+    const Result<Programs> programs = LowerAll(graph, plan);
+    if (programs.ok()) {
+      EXPECT_EQ(Violation(graph, plan, *programs, seed), "") << Describe(plan, graph);
+      ++lowered;
+    } else {
+      EXPECT_THAT(programs.status().message(),
+                  AllOf(HasSubstr("cut parameter"), HasSubstr("unlike")));
+      ++refused;
+    }
+  }
+  EXPECT_GT(lowered, 0);
+  EXPECT_GT(refused, 0);
+}
+
+TEST(GroupProgramsTest, ValidationComputesTheLossOfOneDevice) {
+  for (const GroupCase& one : GroupCases()) {
+    const auto graph = graph::BuildEvaluationGraph(
+        one.config, {.microbatch_size = 2, .sequence_length = 5, .compute = DType::kF64});
+    ASSERT_TRUE(graph.ok()) << graph.status().ToString();
+    // The layout is made for the graph of training, which has more tensors.
+    const Plan plan = testing::GroupPlan(
+        {testing::LayoutOf(SmallTrainingGraph(one.config), one.config, one.parallel)},
+        {{{3, 0}, {6, 0}}, {{6, 0}}}, 2);
+    const Result<Programs> programs = LowerAll(*graph, plan);
+    ASSERT_TRUE(programs.ok()) << programs.status().ToString();
+    EXPECT_EQ(Violation(*graph, plan, *programs, TestSeed()), "") << one.name;
+  }
 }
 
 TEST(GroupProgramsTest, ModelsComputeWhatOneDeviceDoes) {

@@ -217,6 +217,48 @@ TEST(ExchangeLayoutTest, EveryMemberGetsWhatTheExchangeSays) {
   }
 }
 
+// By full mantissas, so that another order of additions shows; large enough that members would pass
+// partial sums around.
+TEST(ExchangeLayoutTest, MembersThatGetOneElementGetTheSameBits) {
+  constexpr int64_t kRows = 4000;
+  constexpr int64_t kRow = 64;
+  const Exchange exchange{.form = ExchangeForm::kScatter,
+                          .sent = std::vector<Range>(4, {0, kRows}),
+                          .received = {{0, 1500}, {500, 2500}, {2000, 3000}, {1000, 4000}}};
+  for (const comm::Media& media : {comm::Media::kShm, comm::Media::kTcp}) {
+    comm::Cluster cluster(4, media);
+    std::array<std::vector<float>, 4> outputs;
+    cluster.Run(1, [&](int rank, comm::Communicator& communicator) {
+      const auto own = static_cast<size_t>(rank);
+      const ExchangeLayout layout(exchange, {LengthOf(exchange.received[own]), kRow}, DType::kF32,
+                                  rank);
+      std::vector<float> input(layout.sent_bytes() / sizeof(float));
+      for (size_t i = 0; i < input.size(); ++i) {
+        const uint32_t word = Philox(5, static_cast<uint64_t>(rank), i)[0];
+        input[i] = static_cast<float>(word) * 0x1.0p-31F - 1.0F;
+      }
+      outputs[own].resize(layout.received_bytes() / sizeof(float));
+      Bytes scratch(layout.scratch_bytes());
+      const Status status =
+          layout.Run(communicator, {.group = {}, .tag = 1, .deadline = {}, .urgent = true},
+                     std::as_bytes(std::span(input)),
+                     std::as_writable_bytes(std::span(outputs[own])), scratch);
+      ASSERT_TRUE(status.ok()) << status.ToString();
+    });
+    std::vector<float> known(kRows * kRow, std::numeric_limits<float>::infinity());
+    for (size_t member = 0; member < outputs.size(); ++member) {
+      const auto first = static_cast<size_t>(exchange.received[member].begin * kRow);
+      int64_t unlike = 0;
+      for (size_t i = 0; i < outputs[member].size(); ++i) {
+        float& value = known[first + i];
+        value = std::isinf(value) ? outputs[member][i] : value;
+        unlike += value == outputs[member][i] ? 0 : 1;
+      }
+      EXPECT_EQ(unlike, 0) << comm::MediaName(media) << ", member " << member;
+    }
+  }
+}
+
 template <typename T>
 T Neutral(DType dtype, comm::ReduceOp op) {
   std::array<T, 3> filled{};

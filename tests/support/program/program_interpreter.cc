@@ -117,7 +117,8 @@ void Interpreter::Vote() {
   }
   outcome_.norm = std::sqrt(outcome_.norm);
   for (size_t p = 0; p < elements.size(); ++p) {
-    if (elements[p] != ElementCount(graph_.parameters[p].shape)) {
+    const bool differentiated = !graph_.parameters[p].gradients.empty();
+    if (elements[p] != (differentiated ? ElementCount(graph_.parameters[p].shape) : 0)) {
       Refuse(fmt::format("the norms of {} are of {} elements", graph_.parameters[p].name,
                          elements[p]));
     }
@@ -171,6 +172,8 @@ void Interpreter::Update(Worker& worker) {
     PutBox(part.exp_avg, box, parameter.exp_avg, none);
     PutBox(part.exp_avg_sq, box, parameter.exp_avg_sq, none);
   }
+  std::erase_if(left,
+                [&](const auto& key) { return graph_.parameter(key.first).gradients.empty(); });
   if (!left.empty() || !worker.slots.empty()) {
     Refuse(worker, left.empty() ? "ends with a value that is not freed" : "misses an update");
   }

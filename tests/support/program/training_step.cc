@@ -111,6 +111,9 @@ DenseOutcome RunOneDevice(const graph::Graph& graph, const DenseStep& step) {
   }
   outcome.norm = std::sqrt(outcome.norm);
   for (size_t p = 0; p < sums.size(); ++p) {
+    if (graph.parameters[p].gradients.empty()) {
+      continue;
+    }
     ApplyAdamW(graph, static_cast<graph::ParameterId>(p), step, outcome.norm, sums[p],
                outcome.parameters[p]);
   }
