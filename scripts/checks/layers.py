@@ -67,7 +67,9 @@ LAYERS = {
     "planner/search": ["planner/linear", "planner/predictor"],
     "engine/job": ["engine/data", "engine/machine", "planner/search", "checkpoint/store"],
     "engine/runtime/device": ["engine/graph", "engine/machine", "engine/runtime/kernels/simd"],
+    "engine/runtime/device/cuda": ["engine/runtime/device"],
     "engine/runtime/kernels": ["engine/runtime"],
+    "engine/runtime/kernels/cuda": ["engine/runtime/kernels"],
     "engine/runtime/kernels/simd": ["base"],
     "engine/runtime": ["engine/program/lowering", "engine/data", "comm", "engine/runtime/device",
                        "engine/runtime/kernels/simd"],
@@ -120,6 +122,7 @@ EVERYWHERE = ["base", "base/system", "base/tensor", "base/yaml"]
 # Headers of other projects: where they may be included. A header that matches no line is an error.
 EXTERNAL = [
     (r"fmt/", ["*"]),
+    (r"(c10|ATen)/cuda/|cuda_(runtime|runtime_api|bf16)\.h$", ["engine/runtime/device/cuda", "engine/runtime/kernels/cuda"]),
     (r"(torch|ATen|c10|caffe2)/", ["engine/runtime"]),
     (r"omp\.h$", ["engine/runtime"]),
     (r"(immintrin|x86intrin)\.h$", ["engine/runtime", "checkpoint", "comm/transport"]),
@@ -150,7 +153,7 @@ SYSTEM = re.compile(
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 GENERATED = re.compile(r"\.pb\.h$")
-SUFFIXES = {".h", ".cc", ".cpp", ".hpp", ".cu", ".inc"}
+SUFFIXES = {".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".inc"}
 
 
 def closure(start, edges):

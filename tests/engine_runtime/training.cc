@@ -128,7 +128,10 @@ program::Plan MakePlan(std::vector<program::Pipeline> pipelines, int workers) {
 
 }  // namespace
 
-graph::Graph SmallModel(graph::ModelFamily family, DType compute, double dropout) {
+graph::Graph SmallModel(graph::ModelFamily family,
+                        DType compute,
+                        double dropout,
+                        int64_t sequence_length) {
   const graph::ModelConfig config{
       .family = family,
       .vocab_size = 97,
@@ -137,15 +140,15 @@ graph::Graph SmallModel(graph::ModelFamily family, DType compute, double dropout
       .num_hidden_layers = 3,
       .num_attention_heads = 4,
       .num_key_value_heads = family == graph::ModelFamily::kLlama ? 2 : 4,
-      .max_position_embeddings = 16,
+      .max_position_embeddings = sequence_length,
       .tie_word_embeddings = true,
       .dropout = dropout};
-  const auto graph =
-      graph::BuildTrainingGraph(config, {.microbatch_size = 2,
-                                         .sequence_length = 16,
-                                         .compute = compute,
-                                         .loss_scale = 1.0 / (kMicrobatches * 2 * 16),
-                                         .optimizer = {}});
+  const auto graph = graph::BuildTrainingGraph(
+      config, {.microbatch_size = 2,
+               .sequence_length = sequence_length,
+               .compute = compute,
+               .loss_scale = 1.0 / static_cast<double>(kMicrobatches * 2 * sequence_length),
+               .optimizer = {}});
   EXPECT_TRUE(graph.ok()) << graph.status().ToString();
   return *graph;
 }

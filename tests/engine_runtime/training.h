@@ -22,7 +22,10 @@ namespace heddle::runtime::testing {
 inline constexpr int kMicrobatches = 6;
 inline constexpr int kSegments = 8;  ///< Of the model: embedding, three layers of two, head.
 
-graph::Graph SmallModel(graph::ModelFamily family, DType compute, double dropout);
+graph::Graph SmallModel(graph::ModelFamily family,
+                        DType compute,
+                        double dropout,
+                        int64_t sequence_length = 16);
 
 /// By what is special about them: all of kMicrobatches and kSegments.
 std::vector<std::pair<std::string, program::Plan>> UnlikePlans();
