@@ -122,7 +122,8 @@ EVERYWHERE = ["base", "base/system", "base/tensor", "base/yaml"]
 # Headers of other projects: where they may be included. A header that matches no line is an error.
 EXTERNAL = [
     (r"fmt/", ["*"]),
-    (r"(c10|ATen)/cuda/|cuda_(runtime|runtime_api|bf16)\.h$", ["engine/runtime/device/cuda", "engine/runtime/kernels/cuda"]),
+    (r"(c10|ATen)/cuda/|cuda_(runtime|runtime_api|bf16)\.h$",
+     ["engine/runtime/device/cuda", "engine/runtime/kernels/cuda"]),
     (r"(torch|ATen|c10|caffe2)/", ["engine/runtime"]),
     (r"omp\.h$", ["engine/runtime"]),
     (r"(immintrin|x86intrin)\.h$", ["engine/runtime", "checkpoint", "comm/transport"]),

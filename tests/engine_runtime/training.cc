@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/random.h"
 #include "comm/communicator.h"
@@ -73,6 +74,7 @@ class Worker {
 
   std::unique_ptr<Device> device_;
   std::vector<double> losses_;
+  std::vector<double> seconds_;
   std::map<std::string, std::vector<std::byte>> masters_;
 
  private:
@@ -88,10 +90,12 @@ class Worker {
                        .seed = kSeed,
                        .microbatches = kMicrobatches});
     for (int64_t step = 1; step <= options_.steps; ++step) {
+      const Time begun = Now();
       HEDDLE_RETURN_IF_ERROR(executor.ComputeGradients(step, (step - 1) * kMicrobatches * 2));
       HEDDLE_ASSIGN_OR_RETURN(const VoteOutcome outcome, executor.Vote(step));
       executor.Apply(step, outcome.gradient_norm, 3e-3);
       losses_.push_back(outcome.loss);
+      seconds_.push_back(Seconds(Now() - begun));
     }
     return Status::Ok();
   }
@@ -210,7 +214,8 @@ Trained Train(const graph::Graph& graph,
   for (std::thread& thread : threads) {
     thread.join();
   }
-  Trained trained{.status = {}, .losses = workers[0]->losses_, .masters = {}};
+  Trained trained{
+      .status = {}, .losses = workers[0]->losses_, .seconds = workers[0]->seconds_, .masters = {}};
   for (size_t rank = 0; rank < workers.size(); ++rank) {
     if (trained.status.ok()) {
       trained.status = statuses[rank];

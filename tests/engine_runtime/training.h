@@ -41,8 +41,9 @@ struct TrainingOptions {
 };
 
 struct Trained {
-  Status status;               ///< The first worker's that failed.
-  std::vector<double> losses;  ///< By step.
+  Status status;                ///< The first worker's that failed.
+  std::vector<double> losses;   ///< By step.
+  std::vector<double> seconds;  ///< The same, of the first worker.
   std::map<std::string, std::vector<std::byte>> masters;
 };
 

@@ -155,6 +155,51 @@ INSTANTIATE_TEST_SUITE_P(
           DTypeName(std::get<1>(parameter.param)));
     });
 
+// A model as people train it; on the processor one of its shape that is small.
+graph::Graph LargeModel(DType compute) {
+  const graph::ModelConfig config{.family = graph::ModelFamily::kLlama,
+                                  .vocab_size = Size(97, 32000),
+                                  .hidden_size = Size(32, 768),
+                                  .intermediate_size = Size(48, 2048),
+                                  .num_hidden_layers = Size(3, 12),
+                                  .num_attention_heads = Size(4, 12),
+                                  .num_key_value_heads = Size(2, 12),
+                                  .max_position_embeddings = Size(16, 1024)};
+  const auto graph = graph::BuildTrainingGraph(
+      config, {.microbatch_size = Size(2, 8),
+               .sequence_length = Size(16, 1024),
+               .compute = compute,
+               .loss_scale = 1.0 / static_cast<double>(kMicrobatches * Size(2 * 16, 8 * 1024)),
+               .optimizer = {}});
+  EXPECT_TRUE(graph.ok()) << graph.status().ToString();
+  return *graph;
+}
+
+// It judges no time: the figures are for people. The first steps warm up.
+TEST(DeviceCheckSpeed, StepsOfALargeModel) {
+  const graph::Graph graph = LargeModel(DType::kBF16);
+  const auto segments = static_cast<int>(2 * Size(3, 12) + 2);
+  for (const bool plain : {false, true}) {
+    PreferPlainAten(plain);
+    int64_t memory = 0;
+    const Trained trained =
+        Train(graph, program::SingleWorkerPlan("w0", segments, kMicrobatches),
+              {.steps = plain ? 3 : 12,
+               .make_device = [](int /*rank*/) { return *OpenChecked(); },
+               .look_at = [&](Device& device) { memory = device.memory_in_use(); }});
+    PreferPlainAten(false);
+    ASSERT_TRUE(trained.status.ok()) << trained.status.ToString();
+    for (const double loss : trained.losses) {
+      EXPECT_TRUE(std::isfinite(loss));
+    }
+    Note("speed", {{"plain", plain},
+                   {"tokens_a_step", kMicrobatches * Size(2 * 16, 8 * 1024)},
+                   {"seconds", trained.seconds},
+                   {"losses", trained.losses},
+                   {"memory_bytes_after", memory}});
+  }
+}
+
 // Values in host memory, of `count` elements between -1 and 1.
 at::Tensor Numbers(int64_t count, uint64_t seed) {
   Random random(seed);

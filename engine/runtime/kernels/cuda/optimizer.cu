@@ -80,8 +80,7 @@ void UpdateAll(float* master,
 
 template <typename T>
 void SumSquares(const T* values, int64_t count, double* sums, Stream stream) {
-  Squares<T>
-      <<<BlocksFor(count, kBlockElements), kThreads, 0, stream>>>(values, count, sums);
+  Squares<T><<<BlocksFor(count, kBlockElements), kThreads, 0, stream>>>(values, count, sums);
 }
 template void SumSquares(const float* values, int64_t count, double* sums, Stream stream);
 template void SumSquares(const double* values, int64_t count, double* sums, Stream stream);

@@ -27,8 +27,7 @@ __global__ void Forward(const T* gate, const T* up, T* y, int64_t count) {
 }
 
 template <typename T, int N>
-__global__ void Gradient(
-    const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t count) {
+__global__ void Gradient(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t count) {
   const int64_t first = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * N;
   if (first >= count) {
     return;
@@ -51,8 +50,7 @@ __global__ void Gradient(
 
 }  // namespace
 
-void Swiglu(
-    Type type, int64_t count, const void* gate, const void* up, void* y, Stream stream) {
+void Swiglu(Type type, int64_t count, const void* gate, const void* up, void* y, Stream stream) {
   WithFormat(type, FitsPacks(type, count), [&](auto format) {
     using T = typename decltype(format)::Value;
     constexpr int N = decltype(format)::kPack;
