@@ -1,5 +1,5 @@
 # NVIDIA cards: HEDDLE_CUDA=AUTO, ON or OFF, and what compiles and links CUDA. Neither a CUDA installation nor a card is needed:
-# an nvcc of PyPI's wheels and a libtorch of PyPI are enough. docs/guide/cards.md
+# an nvcc of PyPI's wheels and a libtorch of PyPI are enough. docs/operate/cards.md
 set(HEDDLE_CUDA AUTO CACHE STRING "Compute on NVIDIA cards: ON, OFF, or AUTO, where an nvcc and a libtorch with CUDA are found")
 set(HEDDLE_NVCC "" CACHE FILEPATH "The program nvcc; empty: the wheels' beside HEDDLE_TORCH, else that of the PATH or /usr/local/cuda")
 set(HEDDLE_CUDA_ARCHITECTURES "" CACHE STRING "Compute capabilities to compile for, as 80;90; empty: all that the nvcc and Heddle know")
