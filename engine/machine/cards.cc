@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -26,6 +27,7 @@ class Nvml {
     Bind("nvmlDeviceGetHandleByIndex_v2", handle_);
     Bind("nvmlDeviceGetName", name_);
     Bind("nvmlDeviceGetMemoryInfo", memory_);
+    Bind("nvmlDeviceGetPciInfo_v3", pci_);
   }
   ~Nvml() {
     if (library_ != nullptr) {
@@ -67,6 +69,12 @@ class Nvml {
     unsigned long long total, free, used;  // NOLINT(google-runtime-int): as NVML has it
   };
 
+  struct Pci {
+    std::array<char, 16> legacy_id;
+    unsigned int domain, bus, device, device_id, subsystem_id;
+    std::array<char, 32> id;
+  };
+
   template <typename Function>
   void Bind(const char* name, Function& function) {
     function = library_ == nullptr ? nullptr : reinterpret_cast<Function>(::dlsym(library_, name));
@@ -91,6 +99,9 @@ class Nvml {
     if (code != kSuccess && code != kNotSupported) {
       card.fault = error_(code);
     }
+    if (Pci pci{}; handle != nullptr && pci_(handle, &pci) == kSuccess) {
+      card.bus_id.assign(pci.id.data(), ::strnlen(pci.id.data(), pci.id.size()));
+    }
     return card;
   }
 
@@ -104,6 +115,7 @@ class Nvml {
   int (*handle_)(unsigned int, Handle*) = nullptr;
   int (*name_)(Handle, char*, unsigned int) = nullptr;
   int (*memory_)(Handle, Memory*) = nullptr;
+  int (*pci_)(Handle, Pci*) = nullptr;
 };
 
 // The version in "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul …".
@@ -144,7 +156,8 @@ void ReadKernelModule(const std::string& folder, Cards& cards) {
   }
   std::ranges::sort(places);
   for (const std::filesystem::path& place : places) {
-    cards.list.push_back({.name = ModelIn(place / "information"), .fault = {}});
+    cards.list.push_back(
+        {.name = ModelIn(place / "information"), .fault = {}, .bus_id = place.filename().string()});
   }
 }
 

@@ -15,6 +15,7 @@ struct Card {
   int64_t memory_bytes = 0;  ///< 0: unknown.
   int64_t free_bytes = 0;    ///< The part of memory_bytes that no process uses.
   std::string fault;         ///< Why the driver cannot use the card; empty: it can.
+  std::string bus_id = {};   ///< Its place on the bus, "0000:65:00.0"; empty: unknown.
 };
 
 /// The cards, and their driver.

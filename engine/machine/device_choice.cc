@@ -32,6 +32,12 @@ std::string OutOf(const Cards& cards) {
 
 }  // namespace
 
+#ifdef HEDDLE_WITH_CUDA
+const Support kThisBuild{.cuda = true};
+#else
+const Support kThisBuild{.cuda = false};
+#endif
+
 std::string WhyNotCard(const Cards& cards, int index, const Support& build) {
   if (!cards.fault.empty()) {
     return "the NVIDIA driver does not answer: " + cards.fault;

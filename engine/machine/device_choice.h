@@ -17,8 +17,8 @@ struct Support {
   bool cuda = false;  ///< NVIDIA cards.
 };
 
-/// What this build computes on: engine/runtime/device has no room for cards.
-inline constexpr Support kThisBuild{.cuda = false};
+/// What this build computes on (HEDDLE_CUDA of CMake).
+extern const Support kThisBuild;
 
 /// Memory that has to be free on a card before a worker begins: the driver's context and the
 /// workspaces of libraries take about as much.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include <ATen/ATen.h>
@@ -10,6 +11,7 @@
 #include "base/check.h"
 #include "engine/runtime/kernel_registry.h"
 #include "engine/runtime/kernels/simd/simd.h"
+#include "engine/runtime/optimizer_kernels.h"
 
 namespace heddle::runtime {
 namespace {
@@ -21,6 +23,18 @@ constexpr int64_t kGrainBlocks = 8;
 bool UsesLoops(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.is_contiguous() && !PrefersPlainAten() &&
          (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble);
+}
+
+/// Filled by static initialisers only, so it needs no lock.
+std::map<at::DeviceType, OptimizerKernels>& OwnForms() {
+  static std::map<at::DeviceType, OptimizerKernels> forms;
+  return forms;
+}
+
+/// The own forms of a tensor's device; empty ones where it has none.
+OptimizerKernels FormsFor(const at::Tensor& tensor) {
+  const auto found = OwnForms().find(tensor.device().type());
+  return found == OwnForms().end() || PrefersPlainAten() ? OptimizerKernels() : found->second;
 }
 
 template <typename M>
@@ -68,6 +82,12 @@ void AdamWInLoops(at::Tensor& master,
 
 }  // namespace
 
+OptimizerRegistration::OptimizerRegistration(at::DeviceType device,
+                                             const OptimizerKernels& kernels) {
+  const bool inserted = OwnForms().emplace(device, kernels).second;
+  HEDDLE_CHECK(inserted, "an optimizer is registered twice for {}", c10::DeviceTypeName(device));
+}
+
 void AdamWUpdate(at::Tensor& master,
                  at::Tensor& exp_avg,
                  at::Tensor& exp_avg_sq,
@@ -90,6 +110,11 @@ void AdamWUpdate(at::Tensor& master,
        (compute_copy.scalar_type() == at::kBFloat16 && master.scalar_type() == at::kFloat));
   if (UsesLoops(master) && known_copy) {
     AdamWInLoops(master, exp_avg, exp_avg_sq, gradient, compute_copy, factors);
+    return;
+  }
+  const OptimizerKernels own = FormsFor(master);
+  if (own.update != nullptr &&
+      own.update(master, exp_avg, exp_avg_sq, gradient, compute_copy, factors)) {
     return;
   }
   const at::Tensor scaled = gradient * factors.clip;
@@ -116,6 +141,10 @@ void SumSquaresOfBlocks(const at::Tensor& tensor, at::Tensor& sums) {
         }
       });
     });
+    return;
+  }
+  const OptimizerKernels own = FormsFor(tensor);
+  if (own.squares != nullptr && own.squares(tensor, sums)) {
     return;
   }
   const at::Tensor squares = tensor.reshape({-1}).to(at::kDouble).square();

@@ -259,6 +259,8 @@ class Executor::Impl {
   static Status Guarded(F f) {
     try {
       return f();
+    } catch (const c10::OutOfMemoryError& error) {
+      return ResourceExhaustedError("{}", error.what_without_backtrace());
     } catch (const std::exception& error) {  // libtorch's.
       return InternalError("{}", error.what());
     }
@@ -399,7 +401,7 @@ class Executor::Impl {
   Kernel KernelOf(const graph::Node& node) {
     Kernel& kernel = kernels_[node.op];
     if (kernel == nullptr) {
-      kernel = FindKernel(node.op->name());
+      kernel = FindKernel(node.op->name(), device_.type());
       HEDDLE_CHECK(kernel != nullptr, "operator {} has no kernel", node.op->name());
     }
     return kernel;

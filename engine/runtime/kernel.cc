@@ -16,6 +16,12 @@ std::map<std::string_view, Kernel>& Registry() {
   return registry;
 }
 
+/// Those of single devices.
+std::map<std::pair<std::string_view, at::DeviceType>, Kernel>& OwnRegistry() {
+  static std::map<std::pair<std::string_view, at::DeviceType>, Kernel> registry;
+  return registry;
+}
+
 std::atomic<bool> prefers_plain_aten{false};
 
 }  // namespace
@@ -28,7 +34,11 @@ bool PrefersPlainAten() {
   return prefers_plain_aten.load(std::memory_order_relaxed);
 }
 
-Kernel FindKernel(std::string_view op) {
+Kernel FindKernel(std::string_view op, at::DeviceType device) {
+  const auto& own = OwnRegistry();
+  if (const auto found = own.find({op, device}); found != own.end() && !PrefersPlainAten()) {
+    return found->second;
+  }
   const auto& registry = Registry();
   const auto found = registry.find(op);
   return found == registry.end() ? nullptr : found->second;
@@ -49,6 +59,11 @@ Kernel ReplaceKernel(std::string_view op, Kernel kernel) {
 KernelRegistration::KernelRegistration(std::string_view op, Kernel kernel) {
   const bool inserted = Registry().emplace(op, kernel).second;
   HEDDLE_CHECK(inserted, "kernel {} registered twice", op);
+}
+
+KernelRegistration::KernelRegistration(std::string_view op, at::DeviceType device, Kernel kernel) {
+  const bool inserted = OwnRegistry().emplace(std::pair(op, device), kernel).second;
+  HEDDLE_CHECK(inserted, "kernel {} registered twice for {}", op, c10::DeviceTypeName(device));
 }
 
 }  // namespace heddle::runtime

@@ -1,7 +1,8 @@
 /// \file
 /// Kernels execute the operators of a graph on ATen tensors of any libtorch device. Each operator
-/// has one kernel, in the file of its name under kernels/. A kernel is deterministic: the bits of
-/// its outputs depend on its inputs, its attributes, its context and the number of threads alone.
+/// has one kernel, in the file of its name under kernels/; for cards some have a second one, under
+/// kernels/cuda/. A kernel is deterministic: the bits of its outputs depend on its inputs, its
+/// attributes, its context and the number of threads alone.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +31,16 @@ using Kernel = std::vector<at::Tensor> (*)(const graph::Node& node,
                                            std::span<const at::Tensor> inputs,
                                            const KernelContext& context);
 
-/// Returns the kernel of the operator named `op`; null: there is none. Thread: any.
-Kernel FindKernel(std::string_view op);
+/// Returns the kernel of the operator named `op` for tensors on `device`: the device's own, or the
+/// one of all devices; null: there is none. Thread: any.
+Kernel FindKernel(std::string_view op, at::DeviceType device = at::kCPU);
 
 /// Registers a kernel for the life of the process; defined once per kernel, at namespace scope, by
-/// HEDDLE_REGISTER_KERNEL. Aborts if the operator has a kernel already.
+/// HEDDLE_REGISTER_KERNEL. Aborts if the operator has a kernel already. With a device: one of its
+/// own, for tensors there.
 struct KernelRegistration {
   KernelRegistration(std::string_view op, Kernel kernel);
+  KernelRegistration(std::string_view op, at::DeviceType device, Kernel kernel);
 };
 /// Registers `kernel` as that of the operator whose name is the string literal `op`.
 #define HEDDLE_REGISTER_KERNEL(op, kernel)                                  \

@@ -16,8 +16,8 @@ std::vector<std::string_view> KernelNames();
 /// while no kernels run.
 Kernel ReplaceKernel(std::string_view op, Kernel kernel);
 
-/// Sets whether kernels on a CPU use the plain ATen implementation of the other devices (true), or
-/// their own loops (false, the default). Thread: any, while no kernels run.
+/// Sets whether all devices use the plain ATen implementation (true), or their own loops and kernels
+/// where they have some (false, the default). Thread: any, while no kernels run.
 void PreferPlainAten(bool prefer);
 /// Returns what PreferPlainAten has set. Thread: any.
 bool PrefersPlainAten();

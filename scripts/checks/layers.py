@@ -69,7 +69,9 @@ LAYERS = {
     "engine/job": ["engine/data", "engine/machine", "planner/search", "checkpoint/store"],
     "engine/runtime/device": ["engine/graph", "engine/machine", "engine/runtime/kernels/simd"],
     "engine/runtime/exchange": ["engine/graph/sharding", "comm", "engine/runtime/device"],
+    "engine/runtime/device/cuda": ["engine/runtime/device"],
     "engine/runtime/kernels": ["engine/runtime"],
+    "engine/runtime/kernels/cuda": ["engine/runtime/kernels"],
     "engine/runtime/kernels/simd": ["base"],
     "engine/runtime": ["engine/program/lowering", "engine/data", "comm", "engine/runtime/device",
                        "engine/runtime/exchange", "engine/runtime/kernels/simd"],
@@ -122,6 +124,8 @@ EVERYWHERE = ["base", "base/system", "base/tensor", "base/yaml"]
 # Headers of other projects: where they may be included. A header that matches no line is an error.
 EXTERNAL = [
     (r"fmt/", ["*"]),
+    (r"(c10|ATen)/cuda/|cuda_(runtime|runtime_api|bf16)\.h$",
+     ["engine/runtime/device/cuda", "engine/runtime/kernels/cuda"]),
     (r"(torch|ATen|c10|caffe2)/", ["engine/runtime"]),
     (r"omp\.h$", ["engine/runtime"]),
     (r"(immintrin|x86intrin)\.h$", ["engine/runtime", "checkpoint", "comm/transport"]),
@@ -152,7 +156,7 @@ SYSTEM = re.compile(
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 GENERATED = re.compile(r"\.pb\.h$")
-SUFFIXES = {".h", ".cc", ".cpp", ".hpp", ".cu", ".inc"}
+SUFFIXES = {".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh", ".inc"}
 
 
 def closure(start, edges):

@@ -6,7 +6,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PRODUCT = ("base", "metrics", "comm", "engine", "checkpoint", "planner", "elastic", "cli")
-CPP = {".h", ".cc", ".cpp", ".hpp", ".cu"}
+CPP = {".h", ".cc", ".cpp", ".hpp", ".cu", ".cuh"}
 SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
 
 

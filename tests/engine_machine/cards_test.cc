@@ -56,11 +56,13 @@ TEST_F(CardsTest, NvmlTellsOfEachCard) {
   EXPECT_EQ(cards.list[0].memory_bytes, int64_t{81559} << 20);
   EXPECT_EQ(cards.list[0].free_bytes, int64_t{81000} << 20);
   EXPECT_EQ(cards.list[0].fault, "");
+  EXPECT_EQ(cards.list[0].bus_id, "00000000:01:00.0");
   EXPECT_EQ(cards.list[1].name, "NVIDIA GB10");
   EXPECT_EQ(cards.list[1].memory_bytes, 0);
   EXPECT_EQ(cards.list[1].fault, "");
   EXPECT_EQ(cards.list[2].fault, "GPU is lost");
   EXPECT_EQ(cards.list[3].free_bytes, int64_t{12} << 20) << "a lost card hides no other";
+  EXPECT_EQ(cards.list[3].bus_id, "00000000:04:00.0");
 }
 
 TEST_F(CardsTest, ALibraryThatIsNotNvmlIsNone) {
@@ -79,6 +81,7 @@ TEST_F(CardsTest, WithoutNvmlTheKernelModuleNamesThem) {
   EXPECT_EQ(cards.driver, "535.183.01");
   ASSERT_THAT(cards.list, SizeIs(2));
   EXPECT_EQ(cards.list[0].name, "NVIDIA L4") << "by their place on the bus";
+  EXPECT_EQ(cards.list[0].bus_id, "0000:17:00.0");
   EXPECT_EQ(cards.list[1].name, "NVIDIA A100-SXM4-80GB");
   EXPECT_EQ(cards.list[1].memory_bytes, 0);
 }

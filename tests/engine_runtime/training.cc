@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/random.h"
 #include "comm/communicator.h"
@@ -89,6 +90,7 @@ class Worker {
 
   std::unique_ptr<Device> device_;
   std::vector<double> losses_;
+  std::vector<double> seconds_;
   struct Part {
     Box box;
     std::vector<std::byte> bytes;
@@ -108,10 +110,12 @@ class Worker {
                        .seed = kSeed,
                        .microbatches = kMicrobatches});
     for (int64_t step = 1; step <= options_.steps; ++step) {
+      const Time begun = Now();
       HEDDLE_RETURN_IF_ERROR(executor.ComputeGradients(step, (step - 1) * kMicrobatches * 2));
       HEDDLE_ASSIGN_OR_RETURN(const VoteOutcome outcome, executor.Vote(step));
       executor.Apply(step, outcome.gradient_norm, 3e-3);
       losses_.push_back(outcome.loss);
+      seconds_.push_back(Seconds(Now() - begun));
     }
     return Status::Ok();
   }
@@ -176,7 +180,10 @@ void Assemble(const graph::Graph& graph,
 
 }  // namespace
 
-graph::Graph SmallModel(graph::ModelFamily family, DType compute, double dropout) {
+graph::Graph SmallModel(graph::ModelFamily family,
+                        DType compute,
+                        double dropout,
+                        int64_t sequence_length) {
   const graph::ModelConfig config{
       .family = family,
       .vocab_size = 97,
@@ -185,15 +192,15 @@ graph::Graph SmallModel(graph::ModelFamily family, DType compute, double dropout
       .num_hidden_layers = 3,
       .num_attention_heads = 4,
       .num_key_value_heads = family == graph::ModelFamily::kLlama ? 2 : 4,
-      .max_position_embeddings = 16,
+      .max_position_embeddings = sequence_length,
       .tie_word_embeddings = true,
       .dropout = dropout};
-  const auto graph =
-      graph::BuildTrainingGraph(config, {.microbatch_size = 2,
-                                         .sequence_length = 16,
-                                         .compute = compute,
-                                         .loss_scale = 1.0 / (kMicrobatches * 2 * 16),
-                                         .optimizer = {}});
+  const auto graph = graph::BuildTrainingGraph(
+      config, {.microbatch_size = 2,
+               .sequence_length = sequence_length,
+               .compute = compute,
+               .loss_scale = 1.0 / static_cast<double>(kMicrobatches * 2 * sequence_length),
+               .optimizer = {}});
   EXPECT_TRUE(graph.ok()) << graph.status().ToString();
   return *graph;
 }
@@ -268,7 +275,8 @@ Trained Train(const std::vector<WorkerPart>& parts, const TrainingOptions& optio
   for (std::thread& thread : threads) {
     thread.join();
   }
-  Trained trained{.status = {}, .losses = workers[0]->losses_, .masters = {}};
+  Trained trained{
+      .status = {}, .losses = workers[0]->losses_, .seconds = workers[0]->seconds_, .masters = {}};
   for (size_t rank = 0; rank < workers.size(); ++rank) {
     if (trained.status.ok()) {
       trained.status = statuses[rank];

@@ -23,7 +23,10 @@ namespace heddle::runtime::testing {
 inline constexpr int kMicrobatches = 6;
 inline constexpr int kSegments = 8;  ///< Of the model: embedding, three layers of two, head.
 
-graph::Graph SmallModel(graph::ModelFamily family, DType compute, double dropout);
+graph::Graph SmallModel(graph::ModelFamily family,
+                        DType compute,
+                        double dropout,
+                        int64_t sequence_length = 16);
 
 /// By what is special about them: all of kMicrobatches and kSegments.
 std::vector<std::pair<std::string, program::Plan>> UnlikePlans();
@@ -39,8 +42,9 @@ struct TrainingOptions {
 };
 
 struct Trained {
-  Status status;               ///< The first worker's that failed.
-  std::vector<double> losses;  ///< By step.
+  Status status;                ///< The first worker's that failed.
+  std::vector<double> losses;   ///< By step.
+  std::vector<double> seconds;  ///< The same, of the first worker.
   std::map<std::string, std::vector<std::byte>> masters;
 };
 

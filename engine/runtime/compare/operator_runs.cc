@@ -146,8 +146,9 @@ Status RunNode(const graph::Graph& graph,
                std::vector<OperatorRun>& runs) {
   const graph::Node& node = graph.nodes[number];
   const graph::Node& exact_node = exact.nodes[number];
-  const Kernel kernel = FindKernel(node.op->name());
-  if (kernel == nullptr) {
+  const Kernel kernel = FindKernel(node.op->name(), device.type());
+  const Kernel exact_kernel = FindKernel(node.op->name());
+  if (kernel == nullptr || exact_kernel == nullptr) {
     return InternalError("operator {} has no kernel", node.op->name());
   }
   OperatorRun run{.signature = graph::NodeSignature(graph, node),
@@ -166,7 +167,7 @@ Status RunNode(const graph::Graph& graph,
   std::vector<at::Tensor> exact_outputs;
   {
     const PlainAten plain;
-    exact_outputs = kernel(exact_node, exact_inputs, kContext);
+    exact_outputs = exact_kernel(exact_node, exact_inputs, kContext);
   }
   const double flops =
       node.op->CostOf(TypesOf(graph, node.inputs), TypesOf(graph, node.outputs), node.attributes)

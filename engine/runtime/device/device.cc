@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "engine/machine/device_choice.h"
+#include "engine/runtime/device/card_registry.h"
 #include "engine/runtime/device/cpu_device.h"
 
 namespace heddle::runtime {
@@ -11,7 +13,14 @@ namespace {
 // How often a wait for a mark checks whether it was abandoned.
 constexpr Duration kSlice = std::chrono::milliseconds(100);
 
+OpenCard open_card = nullptr;  // Set by static initialisers only, so it needs no lock.
+
 }  // namespace
+
+CardRegistration::CardRegistration(OpenCard open) {
+  HEDDLE_CHECK(open_card == nullptr, "cards are registered twice");
+  open_card = open;
+}
 
 Status WaitUnless(const std::atomic<bool>& abandoned, const Mark& mark) {
   for (const Deadline deadline = After(kLongestWait); !abandoned.load();) {
@@ -24,8 +33,11 @@ Status WaitUnless(const std::atomic<bool>& abandoned, const Mark& mark) {
 }
 
 Result<std::unique_ptr<Device>> OpenDevice(std::string_view name, const DeviceOptions& options) {
-  static_assert(!machine::kThisBuild.cuda, "a card needs a device here");
-  HEDDLE_RETURN_IF_ERROR(machine::ChooseDevice(name).status());
+  HEDDLE_ASSIGN_OR_RETURN(const machine::DeviceName chosen, machine::ChooseDevice(name));
+  if (chosen.kind == machine::DeviceName::Kind::kCuda) {
+    HEDDLE_CHECK(open_card != nullptr, "this program does not link what drives cards");
+    return open_card(chosen.index, options);
+  }
   return std::unique_ptr<Device>(std::make_unique<CpuDevice>(options));
 }
 

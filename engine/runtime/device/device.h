@@ -93,6 +93,8 @@ class Device {
   /// True if the device's tensors lie in the host's memory and are complete when a call returns, so
   /// that the host may read and write them.
   virtual bool is_host() const = 0;
+  /// libtorch's name for where its tensors are, by which kernels are chosen (kernel.h).
+  virtual at::DeviceType type() const { return at::kCPU; }
 
   /// An uninitialised contiguous tensor on the device.
   virtual at::Tensor Empty(const graph::TensorType& type) = 0;
@@ -122,7 +124,7 @@ class Device {
   /// Waits for all that was queued. Errors: kDeadlineExceeded, the device's.
   virtual Status Drain(Deadline deadline) = 0;
 
-  /// Bytes of the device's memory that the process uses.
+  /// Bytes of the device's memory that the process uses; on a card, that its tensors use.
   virtual int64_t memory_in_use() const = 0;
   /// Emulated memory in bytes; 0: not limited.
   int64_t memory_cap() const { return memory_cap_.load(); }

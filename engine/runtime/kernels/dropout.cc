@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <cmath>
-
-#include <fmt/format.h>
 
 #include "base/random.h"
 #include "engine/runtime/kernels/common.h"
+#include "engine/runtime/kernels/dropout_key.h"
 
 namespace heddle::runtime {
 namespace {
@@ -23,17 +21,15 @@ void Mask(
 
 // x [B, T, D] -> x * mask / (1 - p). An element is dropped when its 32-bit word of
 // Philox(key(seed, site, step), sample, element / 4) is below p * 2^32; `element` counts within the
-// sample of the whole, so the mask depends on no plan. The mask is made on the host for every
-// device.
+// sample of the whole, so the mask depends on no plan. The mask is made on the host.
 Tensors Dropout(const graph::Node& node, Inputs inputs, const KernelContext& context) {
   const at::Tensor& x = inputs[0];
   const double p = node.attributes.Float("p");
   if (p <= 0.0) {
     return {x.clone()};
   }
-  const uint64_t key = StreamKey(
-      context.seed, fmt::format("dropout.{}.{}", node.attributes.Int("site"), context.step));
-  const uint64_t threshold = static_cast<uint64_t>(std::ldexp(p, 32));
+  const uint64_t key = DropoutKey(node, context);
+  const uint64_t threshold = DropoutThreshold(p);
   const int64_t length = x.size(1);
   const int64_t dim = x.size(2);
   const int64_t features = node.attributes.FindInt("features").value_or(dim);

@@ -1,49 +1,8 @@
-#include <cmath>
-#include <map>
-#include <tuple>
-#include <utility>
-
 #include "engine/runtime/kernels/loops.h"
+#include "engine/runtime/kernels/rope_tables.h"
 
 namespace heddle::runtime {
 namespace {
-
-/// Cosines and sines of t * theta^(-2i/d) for T positions t from `first` on, [T, d/2], in the wide
-/// type on x's device.
-std::pair<at::Tensor, at::Tensor> MakeTables(const at::Tensor& x,
-                                             int64_t first,
-                                             int64_t head_dim,
-                                             double theta) {
-  const at::TensorOptions options(at::kDouble);
-  const at::Tensor exponent =
-      at::arange(head_dim / 2, options) * (-2.0 / static_cast<double>(head_dim));
-  const at::Tensor angles =
-      at::outer(at::arange(first, first + x.size(1), options), at::exp(exponent * std::log(theta)));
-  const auto wide = x.options().dtype(WideType(x));
-  return {at::cos(angles).to(wide), at::sin(angles).to(wide)};
-}
-
-/// The tables of this thread, kept: making them costs as much as the rotation itself. A thread sees
-/// few different lengths, heads and devices.
-const std::pair<at::Tensor, at::Tensor>& Tables(const at::Tensor& x,
-                                                int64_t first,
-                                                int64_t head_dim,
-                                                double theta) {
-  using Key = std::tuple<int64_t, int64_t, int64_t, double, at::ScalarType, int, int>;
-  thread_local std::map<Key, std::pair<at::Tensor, at::Tensor>> tables;
-  const Key key{first,
-                x.size(1),
-                head_dim,
-                theta,
-                WideType(x),
-                static_cast<int>(x.device().type()),
-                static_cast<int>(x.device().index())};
-  auto found = tables.find(key);
-  if (found == tables.end()) {
-    found = tables.emplace(key, MakeTables(x, first, head_dim, theta)).first;
-  }
-  return found->second;
-}
 
 // x [B, T, H*d] -> y: in each head, elements (i, i + d/2) are rotated by t * theta^(-2i/d), or back
 // with `inverse` (Su et al. 2021, arXiv:2104.09864; halves as in Hugging Face's Llama). t counts
@@ -55,7 +14,7 @@ Tensors Rope(const graph::Node& node, Inputs inputs, const KernelContext& /*cont
   const int64_t half = head_dim / 2;
   const bool inverse = node.attributes.Int("inverse") != 0;
   const auto& tables =
-      Tables(x, First(node, "first_position"), head_dim, node.attributes.Float("theta"));
+      RopeTables(x, First(node, "first_position"), head_dim, node.attributes.Float("theta"));
   if (UsesLoops(x)) {
     at::Tensor y = at::empty_like(x);
     const int64_t width = x.size(2);

@@ -42,10 +42,15 @@ class Gate {
 
 class Trial {
  public:
-  Trial(Device& device, uint64_t seed) : device_(device), random_(seed) {}
+  Trial(Device& device, uint64_t seed, InQueue in_queue)
+      : device_(device),
+        random_(seed),
+        in_queue_(std::move(in_queue)) {}
 
   std::vector<std::string> Run() {
     const c10::InferenceMode inference;
+    ValuesComeBack();  // Whatever a device makes with its first copies is there after them.
+    Expect(device_.Drain(After(kPatience)).ok(), "it cannot be drained");
     const int64_t before = device_.memory_in_use();
     MarksWait();
     for (int round = 0; round < 6; ++round) {
@@ -102,6 +107,17 @@ class Trial {
     const Copied copied = device_.Download(std::move(value));
     Expect(copied.mark.Wait(After(kPatience)).ok(), "a download does not end");
     return copied.tensor;
+  }
+
+  // The device's compute waits at the gate.
+  void PassInQueue(const std::shared_ptr<Gate>& gate) {
+    device_.Update([in_queue = in_queue_, gate] {
+      if (in_queue) {
+        in_queue([gate] { gate->Pass(); });
+      } else {
+        gate->Pass();
+      }
+    });
   }
 
   void ValuesComeBack() {
@@ -194,7 +210,7 @@ class Trial {
     }
     const auto gate = std::make_shared<Gate>();
     const at::Tensor value = OnDevice(HostNumbers(Size(), 1));
-    device_.Update([gate] { gate->Pass(); });
+    PassInQueue(gate);
     const Copied copied = device_.Download(value);
     Expect(copied.mark.Wait(Now()).code() == StatusCode::kDeadlineExceeded,
            "a wait does not end at its deadline");
@@ -216,11 +232,7 @@ class Trial {
     Expect(device_.Drain(After(kPatience)).ok(), "it cannot be drained");
     const int64_t before = device_.clock().works();
     const auto gate = std::make_shared<Gate>();
-    device_.Update([gate, is_host = device_.is_host()] {
-      if (!is_host) {
-        gate->Pass();
-      }
-    });
+    device_.is_host() ? device_.Update([] {}) : PassInQueue(gate);
     device_.Prepare([] {});
     Expect(device_.is_host() || device_.clock().works() == before, "a work counts before it ends");
     gate->Open();
@@ -232,13 +244,14 @@ class Trial {
 
   Device& device_;
   Random random_;
+  const InQueue in_queue_;
   std::vector<std::string> broken_;
 };
 
 }  // namespace
 
-std::vector<std::string> BrokenPromises(Device& device, uint64_t seed) {
-  return Trial(device, seed).Run();
+std::vector<std::string> BrokenPromises(Device& device, uint64_t seed, const InQueue& in_queue) {
+  return Trial(device, seed, in_queue).Run();
 }
 
 }  // namespace heddle::runtime::testing

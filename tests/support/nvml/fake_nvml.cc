@@ -3,6 +3,8 @@
 //   FAKE_NVML_DRIVER  the driver's version; default 580.65.06
 //   FAKE_NVML_CARDS   NAME,MEMORY,FREE in MiB, a card after each ';'; default none. A card without
 //                     MEMORY shares the processor's, and one that is named "lost" is off the bus.
+//                     The places on the bus are 00000000:01:00.0 and so on.
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -11,6 +13,11 @@
 
 struct Memory {  // In no unnamed namespace, which would hide the function that takes it.
   unsigned long long total, free, used;
+};
+struct Pci {
+  char legacy_id[16];
+  unsigned int domain, bus, device, device_id, subsystem_id;
+  char id[32];
 };
 
 namespace {
@@ -97,6 +104,11 @@ int nvmlDeviceGetMemoryInfo(void* handle, Memory* memory) {
   memory->total = std::stoull(words[1]) << 20;
   memory->free = std::stoull(words[2]) << 20;
   memory->used = memory->total - memory->free;
+  return kSuccess;
+}
+
+int nvmlDeviceGetPciInfo_v3(void* handle, Pci* pci) {
+  std::snprintf(pci->id, sizeof(pci->id), "%08X:%02zX:00.0", 0U, reinterpret_cast<size_t>(handle));
   return kSuccess;
 }
 }

@@ -1,0 +1,49 @@
+/// \file
+/// An NVIDIA card as a device. Work is called at once, in the calling thread, and queues kernels in
+/// the stream of compute; copies run in two streams of their own. libtorch allocates the memory.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/runtime/device/cuda/copies.h"
+#include "engine/runtime/device/cuda/pinned_pool.h"
+#include "engine/runtime/device/cuda/queues.h"
+#include "engine/runtime/device/device.h"
+
+namespace heddle::runtime::cuda {
+
+/// Thread: as for Device.
+class CudaDevice final : public Device {
+ public:
+  /// `ordinal`: CUDA's number of the card, on which libtorch is ready.
+  CudaDevice(int ordinal, Arithmetic arithmetic, const DeviceOptions& options);
+  /// Waits for what is queued.
+  ~CudaDevice() override;
+
+  Arithmetic arithmetic() const override { return arithmetic_; }
+  bool is_host() const override { return false; }
+  at::DeviceType type() const override { return at::kCUDA; }
+  at::Tensor Empty(const graph::TensorType& type) override;
+  at::Tensor HostBuffer(const graph::TensorType& type) override;
+  Outputs Compute(std::function<Outputs()> work, const OutputTypes& types) override;
+  void Update(std::function<void()> work) override;
+  void Prepare(std::function<void()> work) override;
+  Copied Upload(at::Tensor host) override;
+  Copied Download(at::Tensor value) override;
+  Mark DownloadInto(at::Tensor value, at::Tensor host) override;
+  void Await(const Mark& mark) override;
+  Status Drain(Deadline deadline) override;
+  int64_t memory_in_use() const override;
+
+ private:
+  void HarvestSometimes();
+
+  const Arithmetic arithmetic_;
+  const std::shared_ptr<Queues> queues_;
+  const std::shared_ptr<PinnedPool> pool_;
+  Copies copies_;
+  int calls_ = 0;
+};
+
+}  // namespace heddle::runtime::cuda

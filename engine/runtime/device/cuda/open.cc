@@ -1,0 +1,88 @@
+#include <exception>
+#include <memory>
+#include <string>
+
+#include <ATen/Context.h>
+#include <cuda_runtime_api.h>
+
+#include "engine/machine/cards.h"
+#include "engine/machine/device_name.h"
+#include "engine/runtime/device/card_registry.h"
+#include "engine/runtime/device/cuda/cuda_device.h"
+#include "engine/runtime/device/cuda/cuda_errors.h"
+#include "engine/runtime/device/cuda/exact.h"
+
+namespace heddle::runtime::cuda {
+namespace {
+
+// The least compute capability that computes in bf16, and that Heddle's kernels are compiled for.
+constexpr int kLeastMajor = 8;
+
+// CUDA's number of the card number `number` of nvidia-smi. They differ: CUDA counts what
+// CUDA_VISIBLE_DEVICES names, and the fastest first (CUDA_DEVICE_ORDER).
+Result<int> OrdinalOf(const machine::Cards& cards, int number) {
+  const std::string& place = cards.list.at(static_cast<size_t>(number)).bus_id;
+  int count = 0;
+  if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return InvalidArgumentError("CUDA {} does not start: {}", HEDDLE_CUDA_COMPILER,
+                                cudaGetErrorString(code));
+  }
+  int ordinal = 0;
+  if (place.empty() || cudaDeviceGetByPCIBusId(&ordinal, place.c_str()) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return InvalidArgumentError(
+        "CUDA does not show the card at the place '{}' of the bus: CUDA_VISIBLE_DEVICES may hide "
+        "it",
+        place);
+  }
+  int major = 0;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal) != cudaSuccess ||
+      major < kLeastMajor) {
+    static_cast<void>(cudaGetLastError());
+    return InvalidArgumentError("its compute capability is {}, at least {}.0 is needed", major,
+                                kLeastMajor);
+  }
+  return ordinal;
+}
+
+// Starts CUDA and libtorch on the card.
+Status Begin(int ordinal) {
+  HEDDLE_RETURN_IF_ERROR(StatusOf(cudaSetDevice(ordinal), "cudaSetDevice"));
+  HEDDLE_RETURN_IF_ERROR(StatusOf(cudaFree(nullptr), "the card's start"));
+  try {
+    at::globalContext().lazyInitDevice(at::kCUDA);
+  } catch (const std::exception& error) {
+    return StatusOf(error);
+  }
+  RoundAsAsked();
+  return Status::Ok();
+}
+
+Result<std::unique_ptr<Device>> Open(int number, const DeviceOptions& options) {
+  const std::string name =
+      machine::DeviceNameText({.kind = machine::DeviceName::Kind::kCuda, .index = number});
+  if (options.speed < 1) {
+    return InvalidArgumentError(
+        "device '{}': an emulated speed of {} needs the processor: give cpu, or speed 1", name,
+        options.speed);
+  }
+  const machine::Cards cards = machine::FindCards();
+  if (static_cast<size_t>(number) >= cards.list.size()) {
+    return InvalidArgumentError("device '{}': the card is gone", name);
+  }
+  const Result<int> ordinal = OrdinalOf(cards, number);
+  if (!ordinal.ok()) {
+    return ordinal.status().WithContext("device '{}'", name);
+  }
+  if (const Status begun = Begin(*ordinal); !begun.ok()) {
+    return begun.WithContext("device '{}'", name);
+  }
+  return std::unique_ptr<Device>(
+      std::make_unique<CudaDevice>(*ordinal, CudaArithmetic(*ordinal, cards), options));
+}
+
+const CardRegistration registration(&Open);
+
+}  // namespace
+}  // namespace heddle::runtime::cuda

@@ -1,0 +1,86 @@
+#include <cmath>
+#include <tuple>
+
+#include <ATen/Context.h>
+
+#include "engine/graph/head_groups.h"
+#include "engine/runtime/kernels/cuda/operands.h"
+
+namespace heddle::runtime::cuda {
+namespace {
+
+constexpr int64_t kMostHeadDim = 256;  // Of libtorch's flash attention.
+
+// libtorch's flash attention takes bf16, heads of a multiple of 8, and equal groups of query heads.
+bool FitsFlash(const graph::Node& node, Inputs in, size_t query) {
+  const graph::HeadGroups groups(node.attributes);
+  const int64_t head_dim = in[query].size(2) / groups.heads;
+  return in[query].scalar_type() == at::kBFloat16 && head_dim % 8 == 0 &&
+         head_dim <= kMostHeadDim && groups.before == 0 &&
+         groups.heads == groups.kv_heads * groups.group;
+}
+
+// [B, T, heads*d] as [B, T, heads, d], without a copy.
+at::Tensor Heads(const at::Tensor& tensor, int64_t heads) {
+  return tensor.view({tensor.size(0), tensor.size(1), heads, tensor.size(2) / heads});
+}
+
+double ScaleOf(const at::Tensor& query) {
+  return 1.0 / std::sqrt(static_cast<double>(query.size(3)));
+}
+
+/// While it lives, libtorch's kernels of this process give the same bits each time. Not for good:
+/// products would refuse to run without CUBLAS_WORKSPACE_CONFIG, which they do not need for it.
+class Deterministic {
+ public:
+  Deterministic() {
+    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+    // Else all new memory is filled, which takes 6 % of a step.
+    at::globalContext().setDeterministicFillUninitializedMemory(false);
+  }
+  ~Deterministic() { at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false); }
+  Deterministic(const Deterministic&) = delete;
+  Deterministic& operator=(const Deterministic&) = delete;
+};
+
+// q [B, T, H*d], k, v [B, T, G*d] -> o [B, T, H*d], lse [B, H, T].
+Tensors Forward(const graph::Node& node, Inputs in, const KernelContext& context) {
+  if (!FitsFlash(node, in, 0)) {
+    return Plain("attention", node, in, context);
+  }
+  const graph::HeadGroups groups(node.attributes);
+  const at::Tensor q = Heads(in[0], groups.heads);
+  const at::Tensor k = Heads(in[1], groups.kv_heads);
+  const at::Tensor v = Heads(in[2], groups.kv_heads);
+  const auto result = at::_flash_attention_forward(
+      q, k, v, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, q.size(1), k.size(1), /*dropout_p=*/0.0,
+      /*is_causal=*/true, /*return_debug_mask=*/false, ScaleOf(q));
+  return {std::get<0>(result).reshape(in[0].sizes()), std::get<1>(result).contiguous()};
+}
+
+// do, q, k, v, o, lse -> dq, dk, dv.
+Tensors Gradient(const graph::Node& node, Inputs in, const KernelContext& context) {
+  if (!FitsFlash(node, in, 1)) {
+    return Plain("attention_gradient", node, in, context);
+  }
+  const graph::HeadGroups groups(node.attributes);
+  const at::Tensor q = Heads(in[1], groups.heads);
+  const at::Tensor k = Heads(in[2], groups.kv_heads);
+  const at::Tensor v = Heads(in[3], groups.kv_heads);
+  const at::Tensor none;
+  // Of dropout, of which there is none: they are not read.
+  const at::Tensor rng = NewTensor(q, {2}, at::kLong);
+  const at::Tensor unused = NewTensor(q, {}, at::kLong);
+  const Deterministic deterministic;
+  const auto result = at::_flash_attention_backward(
+      Heads(in[0], groups.heads), q, k, v, Heads(in[4], groups.heads), in[5], none, none, q.size(1),
+      k.size(1), /*dropout_p=*/0.0, /*is_causal=*/true, rng, unused, ScaleOf(q));
+  return {std::get<0>(result).reshape(in[1].sizes()), std::get<1>(result).reshape(in[2].sizes()),
+          std::get<2>(result).reshape(in[3].sizes())};
+}
+
+HEDDLE_REGISTER_CUDA_KERNEL(attention, Forward);
+HEDDLE_REGISTER_CUDA_KERNEL(attention_gradient, Gradient);
+
+}  // namespace
+}  // namespace heddle::runtime::cuda

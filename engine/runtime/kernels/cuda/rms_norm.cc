@@ -1,0 +1,51 @@
+#include "engine/runtime/kernels/cuda/operands.h"
+
+namespace heddle::runtime::cuda {
+namespace {
+
+// x [..., D], weight [D] -> y [..., D], rstd [...].
+Tensors Forward(const graph::Node& node, Inputs in, const KernelContext& context) {
+  if (!Fit(in, 1)) {
+    return Plain("rms_norm", node, in, context);
+  }
+  const at::Tensor& x = in[0];
+  at::Tensor y = at::empty_like(x);
+  at::Tensor rstd = NewTensor(x, x.sizes().slice(0, static_cast<size_t>(x.dim() - 1)), at::kFloat);
+  RmsNorm(RowsOf(x), x.data_ptr(), DataOf<float>(in[1]), y.data_ptr(), DataOf<float>(rstd),
+          static_cast<float>(node.attributes.Float("epsilon")), CurrentStream());
+  CheckLaunch();
+  return {y, rstd};
+}
+
+// dy, x [..., D], weight [D], rstd [...] -> dx.
+Tensors InputGradient(const graph::Node& node, Inputs in, const KernelContext& context) {
+  if (!Fit(in, 2)) {
+    return Plain("rms_norm_input_gradient", node, in, context);
+  }
+  at::Tensor dx = at::empty_like(in[1]);
+  RmsNormInputGradient(RowsOf(dx), in[0].data_ptr(), in[1].data_ptr(), DataOf<float>(in[2]),
+                       DataOf<float>(in[3]), dx.data_ptr(), CurrentStream());
+  CheckLaunch();
+  return {dx};
+}
+
+// dy, x [..., D], rstd [...] -> dweight [D].
+Tensors WeightGradient(const graph::Node& node, Inputs in, const KernelContext& context) {
+  if (!Fit(in, 2)) {
+    return Plain("rms_norm_weight_gradient", node, in, context);
+  }
+  const RowShape shape = RowsOf(in[1]);
+  at::Tensor dweight = NewTensor(in[1], {shape.dim}, at::kFloat);
+  const at::Tensor scratch = NewTensor(in[1], {RmsNormChunks(shape.rows), shape.dim}, at::kFloat);
+  RmsNormWeightGradient(shape, in[0].data_ptr(), in[1].data_ptr(), DataOf<float>(in[2]),
+                        DataOf<float>(scratch), DataOf<float>(dweight), CurrentStream());
+  CheckLaunch();
+  return {dweight};
+}
+
+HEDDLE_REGISTER_CUDA_KERNEL(rms_norm, Forward);
+HEDDLE_REGISTER_CUDA_KERNEL(rms_norm_input_gradient, InputGradient);
+HEDDLE_REGISTER_CUDA_KERNEL(rms_norm_weight_gradient, WeightGradient);
+
+}  // namespace
+}  // namespace heddle::runtime::cuda

@@ -1,0 +1,267 @@
+/// \file
+/// Goal: the code of the CUDA kernels computes what the operators mean. It runs on the processor
+/// (hosted.cc) and is compared with the operators' plain form in fp64, which shares nothing with
+/// it; dropout drops the very same elements.
+#include <cmath>
+#include <string>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+#include "engine/runtime/kernel_registry.h"
+#include "engine/runtime/kernels/cuda/launch.h"
+#include "engine/runtime/kernels/dropout_key.h"
+#include "engine/runtime/kernels/rope_tables.h"
+#include "tests/engine_runtime/eager.h"
+#include "tests/support/seed.h"
+
+namespace heddle::runtime::cuda {
+namespace {
+
+using graph::Attributes;
+using testing::RunKernel;
+
+// Relative to the largest element: sums of at most some thousand terms, and one rounding to bf16.
+double Tolerance(at::ScalarType type) {
+  return type == at::kBFloat16 ? 8e-3 : 2e-5;
+}
+
+// By whether rows are whole packs, and by type.
+class CudaKernelsTest : public ::testing::TestWithParam<std::tuple<bool, at::ScalarType>> {
+ protected:
+  void SetUp() override { PreferPlainAten(true); }
+  void TearDown() override { PreferPlainAten(false); }
+
+  at::ScalarType type() const { return std::get<1>(GetParam()); }
+  Type value_type() const { return type() == at::kBFloat16 ? Type::kBf16 : Type::kF32; }
+  // A dimension of about this size.
+  int64_t Dim(int64_t size) { return std::get<0>(GetParam()) ? size / 8 * 8 : size / 8 * 8 + 3; }
+
+  at::Tensor Wide(const std::vector<int64_t>& shape, double mean = 0) {
+    at::Tensor values = at::empty(shape, at::TensorOptions(at::kFloat));
+    for (int64_t i = 0; i < values.numel(); ++i) {
+      values.data_ptr<float>()[i] = static_cast<float>(4 * random_.Uniform() - 2 + mean);
+    }
+    return values;
+  }
+  at::Tensor Values(const std::vector<int64_t>& shape) { return Wide(shape).to(type()); }
+  at::Tensor Tokens(const std::vector<int64_t>& shape, int64_t limit) {
+    at::Tensor values = at::empty(shape, at::TensorOptions(at::kInt));
+    for (int64_t i = 0; i < values.numel(); ++i) {
+      values.data_ptr<int32_t>()[i] =
+          static_cast<int32_t>(random_.Below(static_cast<uint64_t>(limit)));
+    }
+    return values;
+  }
+
+  // The operator's plain form in fp64 on the very values of the inputs.
+  std::vector<at::Tensor> Exact(const std::string& op,
+                                const Attributes& attributes,
+                                const std::vector<at::Tensor>& inputs,
+                                const KernelContext& context = {}) {
+    std::vector<at::Tensor> wide;
+    for (const at::Tensor& input : inputs) {
+      wide.push_back(input.scalar_type() == at::kInt ? input : input.to(at::kDouble));
+    }
+    return RunKernel(op, attributes, wide, context);
+  }
+
+  void ExpectClose(const at::Tensor& actual, const at::Tensor& exact, const char* what) {
+    ASSERT_EQ(actual.sizes(), exact.sizes()) << what;
+    const at::Tensor difference = (actual.to(at::kDouble) - exact).abs();
+    const double error = difference.max().item<double>() / exact.abs().max().item<double>();
+    EXPECT_LE(error, Tolerance(actual.scalar_type())) << what;
+    EXPECT_TRUE(at::isfinite(actual).all().item<bool>()) << what;
+  }
+
+  Random random_{heddle::testing::TestSeed()};
+};
+
+template <typename T>
+T* DataOf(const at::Tensor& tensor) {
+  return static_cast<T*>(tensor.data_ptr());
+}
+
+TEST_P(CudaKernelsTest, RmsNorm) {
+  const int64_t dim = Dim(264);
+  const int64_t rows = 2 * 67;  // Two chunks of weights' gradients, and a part of one.
+  const RowShape shape{.type = value_type(), .rows = rows, .dim = dim};
+  const at::Tensor x = Values({2, 67, dim});
+  const at::Tensor dy = Values({2, 67, dim});
+  const at::Tensor weight = Wide({dim}, 1);
+  at::Tensor y = at::empty_like(x);
+  at::Tensor rstd = at::empty({2, 67});
+  cuda::RmsNorm(shape, x.data_ptr(), DataOf<float>(weight), y.data_ptr(), DataOf<float>(rstd),
+                1e-5F, nullptr);
+  const auto exact = Exact("rms_norm", {{"epsilon", 1e-5}}, {x, weight});
+  ExpectClose(y, exact[0], "y");
+  ExpectClose(rstd, exact[1], "rstd");
+
+  at::Tensor dx = at::empty_like(x);
+  RmsNormInputGradient(shape, dy.data_ptr(), x.data_ptr(), DataOf<float>(weight),
+                       DataOf<float>(rstd), dx.data_ptr(), nullptr);
+  ExpectClose(dx, Exact("rms_norm_input_gradient", {}, {dy, x, weight, rstd})[0], "dx");
+
+  at::Tensor dweight = at::empty({dim});
+  at::Tensor scratch = at::empty({RmsNormChunks(rows), dim});
+  RmsNormWeightGradient(shape, dy.data_ptr(), x.data_ptr(), DataOf<float>(rstd),
+                        DataOf<float>(scratch), DataOf<float>(dweight), nullptr);
+  ExpectClose(dweight, Exact("rms_norm_weight_gradient", {}, {dy, x, rstd})[0], "dweight");
+}
+
+TEST_P(CudaKernelsTest, Rope) {
+  const int64_t half = Dim(8);
+  for (const int64_t inverse : {0, 1}) {
+    const at::Tensor x = Values({2, 5, 3 * 2 * half});
+    const auto& [cosines, sines] = RopeTables(x.to(at::kFloat), 4, 2 * half, 10000.0);
+    at::Tensor y = at::empty_like(x);
+    cuda::Rope({.type = value_type(), .rows = 10, .length = 5, .heads = 3, .half = half},
+               x.data_ptr(), DataOf<float>(cosines), DataOf<float>(sines), y.data_ptr(),
+               inverse != 0, nullptr);
+    const Attributes attributes = {{"head_dim", 2 * half},
+                                   {"theta", 10000.0},
+                                   {"inverse", inverse},
+                                   {"first_position", int64_t{4}}};
+    ExpectClose(y, Exact("rope", attributes, {x})[0], "y");
+  }
+}
+
+TEST_P(CudaKernelsTest, Swiglu) {
+  const int64_t count = Dim(4000);
+  const at::Tensor gate = Values({1, 1, count});
+  const at::Tensor up = Values({1, 1, count});
+  const at::Tensor dy = Values({1, 1, count});
+  at::Tensor y = at::empty_like(gate);
+  cuda::Swiglu(value_type(), count, gate.data_ptr(), up.data_ptr(), y.data_ptr(), nullptr);
+  ExpectClose(y, Exact("swiglu", {}, {gate, up})[0], "y");
+  at::Tensor dgate = at::empty_like(gate);
+  at::Tensor dup = at::empty_like(gate);
+  SwigluGradient(value_type(), count, dy.data_ptr(), gate.data_ptr(), up.data_ptr(),
+                 dgate.data_ptr(), dup.data_ptr(), nullptr);
+  const auto exact = Exact("swiglu_gradient", {}, {dy, gate, up});
+  ExpectClose(dgate, exact[0], "dgate");
+  ExpectClose(dup, exact[1], "dup");
+}
+
+TEST_P(CudaKernelsTest, CrossEntropy) {
+  const int64_t dim = Dim(5000);  // More than a block has threads for at once.
+  const RowShape shape{.type = value_type(), .rows = 12, .dim = dim};
+  const at::Tensor logits = Values({3, 4, dim});
+  const at::Tensor targets = Tokens({3, 4}, dim);
+  at::Tensor lse = at::empty({3, 4});
+  at::Tensor losses = at::empty({3, 4});
+  at::Tensor total = at::empty({}, at::TensorOptions(at::kDouble));
+  cuda::CrossEntropy(shape, logits.data_ptr(), DataOf<int32_t>(targets), DataOf<float>(lse),
+                     DataOf<float>(losses), DataOf<double>(total), 0.25, nullptr);
+  const Attributes attributes = {{"scale", 0.25}};
+  const auto exact = Exact("cross_entropy", attributes, {logits, targets});
+  ExpectClose(lse, exact[1], "lse");
+  EXPECT_NEAR(total.item<double>(), exact[0].item<double>(), 1e-5 * exact[0].item<double>());
+
+  at::Tensor dlogits = at::empty_like(logits);
+  cuda::CrossEntropyGradient(shape, logits.data_ptr(), DataOf<int32_t>(targets), DataOf<float>(lse),
+                             dlogits.data_ptr(), 0, 0.25F, nullptr);
+  ExpectClose(dlogits, Exact("cross_entropy_gradient", attributes, {logits, targets, lse})[0],
+              "dlogits");
+  // A share of the vocabulary, which only some targets are in.
+  const at::Tensor shifted = targets + 1000;
+  at::Tensor share = at::empty_like(logits);
+  cuda::CrossEntropyGradient(shape, logits.data_ptr(), DataOf<int32_t>(shifted), DataOf<float>(lse),
+                             share.data_ptr(), 2000, 0.25F, nullptr);
+  const Attributes of_share = {{"scale", 0.25}, {"first_row", int64_t{2000}}};
+  ExpectClose(share, Exact("cross_entropy_gradient", of_share, {logits, shifted, lse})[0], "share");
+}
+
+TEST_P(CudaKernelsTest, NotANumberReachesTheLoss) {
+  const int64_t dim = Dim(40);
+  at::Tensor logits = Values({1, 2, dim});
+  logits[0][1][17] = std::nan("");
+  const at::Tensor targets = at::zeros({1, 2}, at::TensorOptions(at::kInt));
+  at::Tensor lse = at::empty({1, 2});
+  at::Tensor losses = at::empty({1, 2});
+  at::Tensor total = at::empty({}, at::TensorOptions(at::kDouble));
+  cuda::CrossEntropy({.type = value_type(), .rows = 2, .dim = dim}, logits.data_ptr(),
+                     DataOf<int32_t>(targets), DataOf<float>(lse), DataOf<float>(losses),
+                     DataOf<double>(total), 1, nullptr);
+  EXPECT_TRUE(std::isnan(total.item<double>()));
+  EXPECT_TRUE(std::isfinite(lse[0][0].item<double>()));
+}
+
+TEST_P(CudaKernelsTest, DropoutDropsTheSameElements) {
+  const int64_t dim = Dim(24);
+  const at::Tensor x = Values({3, 5, dim});
+  const KernelContext context{.seed = 7, .step = 3, .first_sample = 11};
+  const int64_t features = dim + 10;  // The whole's: here is a share of them.
+  graph::Node node;
+  node.op = graph::FindOperator("dropout");
+  node.attributes = {{"p", 0.3},
+                     {"site", int64_t{2}},
+                     {"features", features},
+                     {"first_feature", int64_t{6}},
+                     {"first_position", int64_t{2}}};
+  const at::Tensor expected = FindKernel("dropout")(node, std::vector{x}, context)[0];
+  at::Tensor y = at::empty_like(x);
+  cuda::Dropout({.type = value_type(), .rows = 15, .dim = dim},
+                {.key = DropoutKey(node, context),
+                 .threshold = DropoutThreshold(0.3),
+                 .first_sample = context.first_sample,
+                 .length = 5,
+                 .first = 2 * features + 6,
+                 .stride = features},
+                x.data_ptr(), y.data_ptr(), static_cast<float>(1 / 0.7), nullptr);
+  EXPECT_TRUE(at::equal(y == 0, expected == 0));
+  EXPECT_GT((y == 0).sum().item<int64_t>(), 0);
+  ExpectClose(y, expected.to(at::kDouble), "y");
+}
+
+TEST_P(CudaKernelsTest, AdamWAndSquares) {
+  const int64_t count = Dim(9000);  // Two blocks of squares, and a part of one.
+  const at::Tensor master = Wide({count});
+  const at::Tensor m = Wide({count}) * 0.1;
+  const at::Tensor v = Wide({count}).square() * 0.01;
+  const at::Tensor g = Wide({count});
+  at::Tensor sums = at::empty({(count + 4095) / 4096}, at::TensorOptions(at::kDouble));
+  SumSquares(DataOf<float>(g), count, DataOf<double>(sums), nullptr);
+  const at::Tensor exact_sums =
+      at::constant_pad_nd(g.to(at::kDouble).square(), {0, sums.numel() * 4096 - count})
+          .view({-1, 4096})
+          .sum({1});
+  EXPECT_TRUE(at::allclose(sums, exact_sums, 1e-12));
+
+  const double rate = 1e-2 / 0.271;
+  const at::Tensor wide = g.to(at::kDouble) * 0.5;
+  const at::Tensor exact_m = m.to(at::kDouble) * 0.9 + wide * 0.1;
+  const at::Tensor exact_v = v.to(at::kDouble) * 0.999 + wide * wide * 0.001;
+  const at::Tensor exact =
+      master.to(at::kDouble) * 0.99 - rate * exact_m / (exact_v.sqrt() * 1.5 + 1e-8);
+  at::Tensor copy = at::empty({count}, at::TensorOptions(type()));
+  cuda::AdamW(DataOf<float>(master), DataOf<float>(m), DataOf<float>(v), DataOf<float>(g),
+              value_type(), copy.data_ptr(), count,
+              {.clip = 0.5F,
+               .decay = 0.99F,
+               .beta1 = 0.9F,
+               .rest1 = 0.1F,
+               .beta2 = 0.999F,
+               .rest2 = 0.001F,
+               .rate = static_cast<float>(rate),
+               .root = 1.5F,
+               .epsilon = 1e-8F},
+              nullptr);
+  ExpectClose(master, exact, "master");
+  ExpectClose(m, exact_m, "exp_avg");
+  ExpectClose(v, exact_v, "exp_avg_sq");
+  EXPECT_TRUE(at::equal(copy, master.to(type())));
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms,
+                         CudaKernelsTest,
+                         ::testing::Combine(::testing::Bool(),
+                                            ::testing::Values(at::kFloat, at::kBFloat16)),
+                         [](const auto& parameter) {
+                           return std::string(std::get<0>(parameter.param) ? "Packs" : "Single") +
+                                  (std::get<1>(parameter.param) == at::kFloat ? "F32" : "Bf16");
+                         });
+
+}  // namespace
+}  // namespace heddle::runtime::cuda

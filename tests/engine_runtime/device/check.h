@@ -1,0 +1,31 @@
+/// \file
+/// The device that the check of a device is about, and where its figures go.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/status.h"
+#include "engine/runtime/device/device.h"
+#include "tests/support/device/contract.h"
+
+namespace heddle::runtime::testing {
+
+/// "cpu", "fake" (tests/support/device) or a card, by HEDDLE_CHECK_DEVICE; else cpu.
+std::string CheckedName();
+bool ChecksCard();
+/// Opens it.
+Result<std::unique_ptr<Device>> OpenChecked();
+/// What has a function run within the device's queue.
+InQueue CheckedQueue();
+/// The size that belongs to what is checked: `small` on the processor, `large` on a card.
+int64_t Size(int64_t small, int64_t large);
+
+/// Adds a line to the file that HEDDLE_CHECK_OUT names, at once, so that a run that is cut off
+/// leaves what it had; without a name it is dropped.
+void Note(const std::string& what, nlohmann::json figures);
+
+}  // namespace heddle::runtime::testing
