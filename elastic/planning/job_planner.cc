@@ -159,7 +159,6 @@ PlanOutcome JobPlanner::Plan(const Job& job,
                             SearchFor(parsed->config, graph, request));
     search.stop = stop;
     HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, ChoosePlan(parsed->config, request, search));
-    HEDDLE_RETURN_IF_ERROR(program::ValidateUngrouped(plan, graph));
     HEDDLE_ASSIGN_OR_RETURN(const auto programs, program::LowerAll(graph, plan));
     outcome.members = plan.workers;
     HEDDLE_RETURN_IF_ERROR(TakePrograms(graph, plan, programs, outcome));

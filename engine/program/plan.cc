@@ -270,21 +270,6 @@ graph::Layout LayoutFor(const graph::Graph& graph, const graph::Layout& layout) 
   return fitting;
 }
 
-Status ValidateUngrouped(const Plan& plan, const graph::Graph& graph) {
-  HEDDLE_RETURN_IF_ERROR(ValidatePlan(plan, graph));
-  for (size_t p = 0; p < plan.pipelines.size(); ++p) {
-    for (size_t s = 0; s < plan.pipelines[p].stages.size(); ++s) {
-      const size_t workers = plan.pipelines[p].stages[s].group.size();
-      if (workers > 1) {
-        return InvalidArgumentError(
-            "plan: pipeline {} stage {}: a group of {} workers is not supported yet", p, s,
-            workers);
-      }
-    }
-  }
-  return Status::Ok();
-}
-
 int Stage::worker() const {
   HEDDLE_CHECK(group.size() == 1, "{} workers run the stage", group.size());
   return group.front();

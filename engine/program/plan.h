@@ -85,9 +85,6 @@ Status ValidatePlan(const Plan& plan, const graph::Graph& graph);
 /// for which layouts are made, and their placements.
 graph::Layout LayoutFor(const graph::Graph& graph, const graph::Layout& layout);
 
-/// Checks also that every stage is one worker: nothing runs groups of several yet.
-Status ValidateUngrouped(const Plan& plan, const graph::Graph& graph);
-
 /// A plan with one worker that holds all segments; for tests, profiling and a single device.
 Plan SingleWorkerPlan(const std::string& worker, int segments, int microbatches);
 

@@ -21,9 +21,6 @@ using ::testing::IsEmpty;
 using testing::PipelineOfCuts;
 using testing::PlanOf;
 
-constexpr const char* kUnsupported =
-    "plan: pipeline 1 stage 0: a group of 2 workers is not supported yet";
-
 /// Workers 3 and 2, in this order, run the second pipeline together.
 Plan GroupPlan() {
   Plan plan = PlanOf(4, {PipelineOfCuts({0, 2, 5}, 0, 0, 3), PipelineOfCuts({0, 5}, 2, 3, 2)});
@@ -112,12 +109,6 @@ TEST(GroupsTest, LayoutsThatDoNotFitTheGraphAreRefused) {
   }
 }
 
-TEST(GroupsTest, TheProductRefusesGroups) {
-  const graph::Graph graph = ChainGraph(5);
-  EXPECT_EQ(ValidateUngrouped(GroupPlan(), graph).message(), kUnsupported);
-  EXPECT_TRUE(ValidateUngrouped(SingleWorkerPlan("alone", 5, 2), graph).ok());
-}
-
 TEST(GroupsTest, RandomGroupsFitTheirGraphs) {
   int groups = 0;
   for (const uint64_t seed : testing::TestSeeds(50)) {
@@ -125,10 +116,6 @@ TEST(GroupsTest, RandomGroupsFitTheirGraphs) {
     const graph::Graph graph = testing::RandomGraph(seed, DType::kF32);
     const Plan plan = testing::RandomGroupPlan(seed, graph);
     EXPECT_EQ(ValidatePlan(plan, graph).message(), "");
-    const Status status = ValidateUngrouped(plan, graph);
-    EXPECT_EQ(status.ok(), plan.layouts.empty());
-    EXPECT_TRUE(status.ok() || status.message().ends_with("workers is not supported yet"))
-        << status.ToString();
     groups += plan.layouts.empty() ? 0 : 1;
   }
   EXPECT_GT(groups, 0);

@@ -54,7 +54,6 @@ Result<uint64_t> LoweredPlans::Lower(int64_t generation, const std::string& plan
   uint64_t hash = 0;
   if (found != lowered->plan.workers.end()) {
     lowered->rank = static_cast<int>(found - lowered->plan.workers.begin());
-    HEDDLE_RETURN_IF_ERROR(program::ValidateUngrouped(lowered->plan, context_.graph));
     HEDDLE_ASSIGN_OR_RETURN(lowered->training,
                             program::Lower(context_.graph, lowered->plan, lowered->rank));
     context_.progress.Note();
