@@ -55,7 +55,7 @@ Status Begin(int ordinal) {
   } catch (const std::exception& error) {
     return StatusOf(error);
   }
-  RoundAsAsked();
+  ComputeExactly();
   return Status::Ok();
 }
 

@@ -1,8 +1,6 @@
 #include <cmath>
 #include <tuple>
 
-#include <ATen/Context.h>
-
 #include "engine/graph/head_groups.h"
 #include "engine/runtime/kernels/cuda/operands.h"
 
@@ -29,20 +27,6 @@ double ScaleOf(const at::Tensor& query) {
   return 1.0 / std::sqrt(static_cast<double>(query.size(3)));
 }
 
-/// While it lives, libtorch's kernels of this process give the same bits each time. Not for good:
-/// products would refuse to run without CUBLAS_WORKSPACE_CONFIG, which they do not need for it.
-class Deterministic {
- public:
-  Deterministic() {
-    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-    // Else all new memory is filled, which takes 6 % of a step.
-    at::globalContext().setDeterministicFillUninitializedMemory(false);
-  }
-  ~Deterministic() { at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false); }
-  Deterministic(const Deterministic&) = delete;
-  Deterministic& operator=(const Deterministic&) = delete;
-};
-
 // q [B, T, H*d], k, v [B, T, G*d] -> o [B, T, H*d], lse [B, H, T].
 Tensors Forward(const graph::Node& node, Inputs in, const KernelContext& context) {
   if (!FitsFlash(node, in, 0)) {
@@ -58,7 +42,8 @@ Tensors Forward(const graph::Node& node, Inputs in, const KernelContext& context
   return {std::get<0>(result).reshape(in[0].sizes()), std::get<1>(result).contiguous()};
 }
 
-// do, q, k, v, o, lse -> dq, dk, dv.
+// do, q, k, v, o, lse -> dq, dk, dv. The same bits each time under libtorch's deterministic flag,
+// which the device has set for the process (device/cuda/exact.h).
 Tensors Gradient(const graph::Node& node, Inputs in, const KernelContext& context) {
   if (!FitsFlash(node, in, 1)) {
     return Plain("attention_gradient", node, in, context);
@@ -71,7 +56,6 @@ Tensors Gradient(const graph::Node& node, Inputs in, const KernelContext& contex
   // Of dropout, of which there is none: they are not read.
   const at::Tensor rng = NewTensor(q, {2}, at::kLong);
   const at::Tensor unused = NewTensor(q, {}, at::kLong);
-  const Deterministic deterministic;
   const auto result = at::_flash_attention_backward(
       Heads(in[0], groups.heads), q, k, v, Heads(in[4], groups.heads), in[5], none, none, q.size(1),
       k.size(1), /*dropout_p=*/0.0, /*is_causal=*/true, rng, unused, ScaleOf(q));
