@@ -41,8 +41,12 @@ std::string Violation(const graph::Graph& graph,
   const std::string difference = Difference(
       graph, testing::RunPrograms(graph, testing::MemberGraphs(graph, plan), programs, step),
       testing::RunOneDevice(graph, step));
-  const Status verified = Verify(graph, plan, programs);
-  return verified.ok() ? difference : difference + "; " + verified.ToString();
+  for (const VerifyScope scope : {VerifyScope::kEveryWorker, VerifyScope::kEveryClass}) {
+    if (const Status verified = Verify(graph, plan, programs, scope); !verified.ok()) {
+      return difference + "; " + verified.ToString();
+    }
+  }
+  return difference;
 }
 
 /// A graph of the generator, or a model: of five seeds one is Llama's and one GPT-2's.
