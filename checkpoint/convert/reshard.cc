@@ -174,7 +174,7 @@ Result<std::vector<FilePlan>> FilesOfPlan(const Manifest& manifest, const progra
   graph::TrainingGraphOptions options;
   options.sequence_length = std::min(options.sequence_length, config->max_position_embeddings);
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph, graph::BuildTrainingGraph(*config, options));
-  HEDDLE_RETURN_IF_ERROR(program::ValidateUngrouped(plan, graph));
+  HEDDLE_RETURN_IF_ERROR(program::ValidatePlan(plan, graph));
   const std::vector<TensorInfo> tensors = TensorsOf(manifest);
   std::map<std::pair<std::string_view, std::string_view>, size_t> places;
   for (size_t t = 0; t < tensors.size(); ++t) {

@@ -220,7 +220,14 @@ TEST_F(ReshardTest, APlansWorkersGetWhatTheyWrite) {
   grouped.pipelines[0].stages[1].group = {1, 2};
   grouped.pipelines[0].stages[1].layout = 0;
   grouped.layouts = {{.cuts = {{.units = {1, 1}}}, .tensors = {}}};
-  EXPECT_THAT(FilesOfPlan(manifest, grouped).status().message(), HasSubstr("not supported yet"));
+  grouped.layouts[0].tensors["layers.0.mlp.up.weight"] = {.placement = graph::Placement::Shard(0)};
+  const auto divided = FilesOfPlan(manifest, grouped);
+  ASSERT_TRUE(divided.ok()) << divided.status().ToString();
+  bytes = 0;
+  for (const FilePlan& file : *divided) {
+    bytes += BytesOf(manifest, file);
+  }
+  EXPECT_EQ(bytes, manifest.RawBytes());
   plan.pipelines[0].stages.pop_back();
   EXPECT_EQ(FilesOfPlan(manifest, plan).status().code(), StatusCode::kInvalidArgument);
   manifest.job.model.clear();

@@ -2,6 +2,7 @@
 #include "elastic/planning/job_planner.h"
 
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -97,29 +98,37 @@ TEST_F(JobPlannerTest, APlanInForceThatIsNotOfThisModelIsRefused) {
   EXPECT_TRUE(refused.message().starts_with("the plan in force: ")) << refused.ToString();
 }
 
-TEST_F(JobPlannerTest, PlansWithGroupsAreRefused) {
-  const PlanOutcome former = planner_.Plan(job_, RequestOf(1, 1));
-  ASSERT_TRUE(former.status.ok()) << former.status.ToString();
-  program::Plan plan = *program::PlanFromJson(former.plan_json);
-  const int segments = plan.pipelines[0].stages.back().last_segment;
-  plan.pipelines = {
-      {.stages = {{.group = {1, 0}, .first_segment = 0, .last_segment = segments, .layout = 0}},
-       .microbatches = 8}};
-  plan.layouts = {{.cuts = {{.units = {1, 1}}}, .tensors = {}}};
-  plan.determinism = program::Determinism::kRelaxed;
-  const std::string refusal = "plan: pipeline 0 stage 0: a group of 2 workers is not supported yet";
-  PlanRequest request = RequestOf(3, 1);
-  request.current_plan_json = program::PlanToJson(plan);
-  EXPECT_EQ(planner_.Plan(job_, request).status.message(), "the plan in force: " + refusal);
-  request.former_plan_json.swap(request.current_plan_json);
+TEST_F(JobPlannerTest, AJobWhoseStagesAreGroupsIsPlannedAndKeepsItsGroups) {
+  const std::string exact = job_.yaml;
+  job_.id = "groups";
+  job_.yaml += "determinism: relaxed\nparallel: {tensor: 2}\n";
+  const PlanOutcome first = planner_.Plan(job_, RequestOf(1, 1));
+  ASSERT_TRUE(first.status.ok()) << first.status.ToString();
+  const program::Plan plan = *program::PlanFromJson(first.plan_json);
+  ASSERT_FALSE(plan.layouts.empty());
+  for (const program::Pipeline& pipeline : plan.pipelines) {
+    for (const program::Stage& stage : pipeline.stages) {
+      EXPECT_EQ(stage.group.size(), 2U);
+    }
+  }
+  EXPECT_EQ(first.program_hashes.size(), 2U);
+  std::set<int32_t> numbers;
+  for (const std::vector<int32_t>& held : first.parameters) {
+    numbers.insert(held.begin(), held.end());
+  }
+  EXPECT_EQ(std::ssize(numbers), first.parameter_count);
+  EXPECT_EQ(*numbers.rbegin(), first.parameter_count - 1);
+  PlanRequest request = RequestOf(2, 1);
+  request.current_plan_json = first.plan_json;
+  const PlanOutcome second = planner_.Plan(job_, request);
+  ASSERT_TRUE(second.status.ok()) << second.status.ToString();
+  job_.id = "exact";
+  job_.yaml = exact;
+  request.former_plan_json = first.plan_json;
+  request.current_plan_json.clear();
   EXPECT_EQ(
       planner_.Plan(job_, request).status.message(),
       "plan: pipeline 0 stage 0: sums over a group of 2 workers are relaxed, the plan is exact");
-  job_.id = "relaxed";
-  job_.yaml += "determinism: relaxed\n";
-  const Status refused = planner_.Plan(job_, request).status;
-  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(refused.message(), refusal);
 }
 
 }  // namespace
