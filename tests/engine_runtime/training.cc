@@ -145,16 +145,18 @@ program::Plan MakePlan(std::vector<program::Pipeline> pipelines, int workers) {
   return plan;
 }
 
-/// The masters of all workers, each element from those that have it.
-void Assemble(const graph::Graph& graph,
-              const std::vector<std::unique_ptr<Worker>>& workers,
-              Trained& trained) {
+/// Puts the masters of all workers together, each element from those that have it. Errors: kInternal
+/// (holders of an element differ, or nobody has it).
+Status Assemble(const graph::Graph& graph,
+                const std::vector<std::unique_ptr<Worker>>& workers,
+                Trained& trained) {
   const auto element = static_cast<size_t>(SizeOf(graph.master_dtype()));
   for (size_t i = 0; i < graph.parameters.size(); ++i) {
     const graph::Parameter& parameter = graph.parameters[i];
     std::vector<std::byte>& whole = trained.masters[parameter.name];
     whole.resize(static_cast<size_t>(ElementCount(parameter.shape)) * element);
     std::vector<bool> known(whole.size() / element, false);
+    bool alike = true;
     for (const auto& worker : workers) {
       const auto held = worker->masters_.find(static_cast<graph::ParameterId>(i));
       if (held == worker->masters_.end()) {
@@ -164,14 +166,17 @@ void Assemble(const graph::Graph& graph,
       ForEach(parameter.shape, held->second.box, [&](size_t index) {
         std::byte* const to = whole.data() + index * element;
         const std::byte* const from = held->second.bytes.data() + element * next++;
-        EXPECT_TRUE(!known[index] || std::memcmp(to, from, element) == 0)
-            << "holders of " << parameter.name << " differ in element " << index;
+        alike = alike && (!known[index] || std::memcmp(to, from, element) == 0);
         std::memcpy(to, from, element);
         known[index] = true;
       });
     }
-    EXPECT_EQ(std::ranges::count(known, false), 0) << parameter.name << " has elements of nobody";
+    if (!alike || std::ranges::count(known, false) > 0) {
+      return InternalError("{}: {}", parameter.name,
+                           alike ? "nobody has all of it" : "its holders differ");
+    }
   }
+  return Status::Ok();
 }
 
 }  // namespace
@@ -276,7 +281,7 @@ Trained Train(const std::vector<WorkerPart>& parts, const TrainingOptions& optio
     options.look_at(*workers[rank]->device_);
   }
   if (trained.status.ok()) {
-    Assemble(*parts[0].graph, workers, trained);
+    trained.status = Assemble(*parts[0].graph, workers, trained);
   }
   return trained;
 }
