@@ -28,8 +28,8 @@ optimizer: {{learning_rate: 1e-3}}
 workers: [{{name: a, emulate: {{speed: 0.2}}}}, {{name: b, emulate: {{speed: 0.2}}}}]
 checkpoint: {{every: 4}}
 """
-# Matrix products by kernels for old processors, which every x86-64 of today can run. For a processor that it does not know,
-# OpenBLAS takes by itself those that are still older (Prescott).
+# Matrix products by kernels for old processors, which every x86-64 of today can run. For a processor that it does not
+# know, OpenBLAS takes by itself those that are still older (Prescott).
 UNLIKE = ("env", "OPENBLAS_CORETYPE=Nehalem")
 
 
