@@ -29,7 +29,7 @@
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
 #include "engine/machine/device_choice.h"
-#include "planner/search/search.h"
+#include "planner/teams/teams.h"
 
 namespace heddle::elastic {
 namespace {

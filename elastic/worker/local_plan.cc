@@ -12,6 +12,7 @@
 #include "engine/job/job.h"
 #include "engine/machine/device_choice.h"
 #include "engine/runtime/device/blas.h"
+#include "planner/teams/teams.h"
 
 namespace heddle::elastic {
 namespace {

@@ -260,6 +260,26 @@ void ReadKeep(YamlReader& checkpoint, CheckpointSection& section) {
   section.keep_best = keep.OptionalChoice<bool>("best", false, {{"loss", true}});
 }
 
+CheckpointSection ReadCheckpoint(YamlReader checkpoint) {
+  CheckpointSection section;
+  section.every = checkpoint.Optional<int64_t>("every", 0, {.least = 0, .most = kMax});
+  ReadKeep(checkpoint, section);
+  section.last = checkpoint.Optional<bool>("last", true);
+  section.when_busy = checkpoint.OptionalChoice<BusyPolicy>(
+      "when_busy", BusyPolicy::kWait, {{"wait", BusyPolicy::kWait}, {"skip", BusyPolicy::kSkip}});
+  section.background = checkpoint.Optional<bool>("background", true);
+  section.moments = checkpoint.OptionalChoice<MomentStorage>(
+      "moments", MomentStorage::kExact,
+      {{"exact", MomentStorage::kExact}, {"bf16", MomentStorage::kBF16}});
+  YamlReader replicas = checkpoint.OptionalChild("replicas");
+  section.replicas.every = replicas.Optional<int64_t>("every", 0, {.least = 0, .most = kMax});
+  section.replicas.copies = replicas.Optional<int64_t>("copies", 1, {.least = 1, .most = 8});
+  section.replicas.compress = replicas.Optional<bool>("compress", true);
+  section.resume = checkpoint.OptionalPath("resume", "");
+  section.store = checkpoint.OptionalPath("store", "");
+  return section;
+}
+
 // It names a folder.
 bool IsJobName(const std::string& name) {
   return !name.empty() && name.size() <= 128 && name.front() != '.' &&
@@ -294,23 +314,7 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.on_non_finite = root.OptionalChoice<NonFinitePolicy>(
       "on_non_finite", NonFinitePolicy::kStop,
       {{"stop", NonFinitePolicy::kStop}, {"skip", NonFinitePolicy::kSkip}});
-  YamlReader checkpoint = root.OptionalChild("checkpoint");
-  job.checkpoint.every = checkpoint.Optional<int64_t>("every", 0, {.least = 0, .most = kMax});
-  ReadKeep(checkpoint, job.checkpoint);
-  job.checkpoint.last = checkpoint.Optional<bool>("last", true);
-  job.checkpoint.when_busy = checkpoint.OptionalChoice<BusyPolicy>(
-      "when_busy", BusyPolicy::kWait, {{"wait", BusyPolicy::kWait}, {"skip", BusyPolicy::kSkip}});
-  job.checkpoint.background = checkpoint.Optional<bool>("background", true);
-  job.checkpoint.moments = checkpoint.OptionalChoice<MomentStorage>(
-      "moments", MomentStorage::kExact,
-      {{"exact", MomentStorage::kExact}, {"bf16", MomentStorage::kBF16}});
-  YamlReader replicas = checkpoint.OptionalChild("replicas");
-  job.checkpoint.replicas.every =
-      replicas.Optional<int64_t>("every", 0, {.least = 0, .most = kMax});
-  job.checkpoint.replicas.copies = replicas.Optional<int64_t>("copies", 1, {.least = 1, .most = 8});
-  job.checkpoint.replicas.compress = replicas.Optional<bool>("compress", true);
-  job.checkpoint.resume = checkpoint.OptionalPath("resume", "");
-  job.checkpoint.store = checkpoint.OptionalPath("store", "");
+  job.checkpoint = ReadCheckpoint(root.OptionalChild("checkpoint"));
   if (!job.checkpoint.resume.empty() && !job.init_from.empty()) {
     root.FailAmong({"checkpoint.resume", "init_from"},
                    "a run begins from init_from or from checkpoint.resume, not from both",

@@ -5,9 +5,11 @@ layer trains, and without groups it is refused.
 import os
 import random
 import signal
+import sys
 
-from harness import PATIENCE, Run, Scratch, check_samples, heddle, seed, wait_for
-from tiers import sample
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import PATIENCE, Run, Scratch, check_samples, heddle, seed, wait_for  # noqa: E402
+from tiers import sample  # noqa: E402
 
 STEPS = 40
 GLOBAL_BATCH = 24
