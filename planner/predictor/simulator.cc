@@ -94,8 +94,9 @@ class Translator {
  private:
   const program::WorkerProfile& Profile(size_t rank) const { return cluster_.workers[rank]; }
 
+  /// 0 for a part of a parameter, which is in no slot.
   int64_t SlotBytes(size_t rank, program::SlotId slot) const {
-    return programs_[rank].slots[static_cast<size_t>(slot)].type.bytes();
+    return slot < 0 ? 0 : programs_[rank].slots[static_cast<size_t>(slot)].type.bytes();
   }
 
   int64_t ParameterBytes(graph::ParameterId parameter) const {
