@@ -140,5 +140,28 @@ TEST(TeamsTest, WhatCannotBeATeamIsRefused) {
   EXPECT_TRUE(SearchTeams(request, 1).ok());
 }
 
+// A plan file may have groups, and then a member is lost: the job asks for single workers.
+TEST(TeamsTest, ASearchForSingleWorkersDropsTheGroupsOfThePlanInForce) {
+  const graph::Graph graph = LlamaGraph({});
+  SearchRequest request{.graph = &graph,
+                        .cluster = ClusterOf({1, 1, 1, 1}),
+                        .microbatches = 4,
+                        .determinism = program::Determinism::kRelaxed};
+  const auto grouped = SearchTeams(request, 2);
+  ASSERT_TRUE(grouped.ok()) << grouped.status().ToString();
+  ASSERT_FALSE(grouped->plan.layouts.empty());
+  request.previous = grouped->plan;
+  request.cluster.workers.erase(request.cluster.workers.begin());
+  request.cluster.links = comm::LinkTable(3);
+  const auto single = SearchTeams(request, 1);
+  ASSERT_TRUE(single.ok()) << single.status().ToString();
+  EXPECT_THAT(single->plan.layouts, IsEmpty());
+  for (const program::Pipeline& pipeline : single->plan.pipelines) {
+    for (const program::Stage& stage : pipeline.stages) {
+      EXPECT_EQ(stage.group.size(), 1U);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle::planner

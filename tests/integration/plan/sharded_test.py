@@ -1,6 +1,6 @@
-"""Stages of two workers that share every layer: the losses of one worker but for rounding, before and after a member is
-lost, joins, or the whole job goes on from a checkpoint with stages of one worker. A model of which no worker can hold a
-layer trains, and without groups it is refused.
+"""Stages of two workers that share every layer, by the key or by a plan file: the losses of one worker but for
+rounding, before and after a member is lost, joins, or the whole job goes on from a checkpoint with stages of one
+worker. A model of which no worker can hold a layer trains, and without groups it is refused.
 """
 import os
 import random
@@ -112,6 +112,23 @@ def begin_again(folder, chance, expected):
     check_groups(run)
 
 
+def groups_of_a_file(folder, chance, expected):
+    """Without the key a plan file may have groups too. After a loss the job goes on with stages of one worker."""
+    made = heddle("plan", SMOKE, "--json", "--set", "parallel.tensor=2", "--set", "determinism=relaxed")
+    assert made.returncode == 0, made.stderr
+    path = os.path.join(folder, "groups.json")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(made.stdout)
+    run = Run(os.path.join(folder, "file"), overrides=["plan=" + path, "determinism=relaxed"]).start()
+    run.wait_step(chance.randrange(4, 25))
+    run.kill(chance.choice("abcd"))
+    run.finish()
+    check_close(run, expected)
+    check_samples(run, STEPS, GLOBAL_BATCH)
+    first, last = groups(run.events("plan")[0]), groups(run.events("plan")[-1])
+    assert {len(group) for group in first} == {2} and {len(group) for group in last} == {1}, (first, last)
+
+
 def too_large_for_one(folder):
     """The embedding takes most of the memory: one worker holds no segment with it, two hold half of it each."""
     large = ["model.vocab_size=16384", "checkpoint.every=0", "steps=3", "validation.every=0",
@@ -133,8 +150,9 @@ def main():
         parts = (lambda: lose_a_member(folder, chance, expected),
                  lambda: divide_anew(folder),
                  lambda: begin_again(folder, chance, expected),
+                 lambda: groups_of_a_file(folder, chance, expected),
                  lambda: too_large_for_one(folder))
-        for part in sample(parts, chance, 1, 4):
+        for part in sample(parts, chance, 1, 5):
             part()
 
 
