@@ -203,11 +203,13 @@ class Workers {
   }
 
  private:
-  // Thread: the main one. The launcher's own thread, which reports exits, does the launching.
+  // Thread: the main one. The launcher's own thread, which reports exits, does the launching. The
+  // device is named, so that the worker can tell what it computes on when it joins.
   Status Launch(Service& service, const std::string& name) {
     LaunchSpec spec{.name = name,
                     .argv = {options_.program, "worker", "--coordinator",
-                             ReachableAddress(service.server().address()), "--name", name},
+                             ReachableAddress(service.server().address()), "--name", name,
+                             "--device", job::DeviceOf(job_, name)},
                     .log_path = LogPath(name),
                     .environment = {}};
     for (const char* variable : RankVariables()) {

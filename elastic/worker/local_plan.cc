@@ -10,8 +10,8 @@
 #include "elastic/worker/measure/local_links.h"
 #include "elastic/worker/measure/measure_worker.h"
 #include "engine/job/job.h"
-#include "engine/machine/device_choice.h"
 #include "engine/runtime/device/blas.h"
+#include "engine/runtime/device/device.h"
 #include "planner/teams/teams.h"
 
 namespace heddle::elastic {
@@ -31,14 +31,19 @@ Result<MeasuredWorker> MeasureSection(const job::WorkerSection& worker,
                                       const job::JobConfig& job,
                                       const graph::Graph& graph,
                                       KeptFiles& kept) {
-  HEDDLE_RETURN_IF_ERROR(
-      machine::ChooseDevice(worker.device).status().WithContext("worker {}", worker.name));
+  const auto device = runtime::OpenDevice(
+      worker.device,
+      {.speed = worker.emulation.speed, .memory_cap_bytes = worker.emulation.memory_bytes});
+  if (!device.ok()) {
+    return device.status().WithContext("worker {}", worker.name);
+  }
   metrics::Registry unused;
   const comm::EndpointOptions options{.config = EndpointConfigOf(job, worker.name),
                                       .metrics = &unused};
   const MeasuredAs as{.worker = worker.name,
                       .graph = &graph,
                       .emulation = worker.emulation,
+                      .device = device->get(),
                       .threads = job.threads};
   Progress nobody_asks;
   HEDDLE_ASSIGN_OR_RETURN(WorkerMeasurement measurement,

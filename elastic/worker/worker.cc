@@ -29,6 +29,7 @@
 #include "elastic/worker/worker_host.h"
 #include "engine/runtime/device/arithmetic.h"
 #include "engine/runtime/device/blas.h"
+#include "engine/runtime/device/device.h"
 #include "metrics/exposition/exposer.h"
 
 namespace heddle::elastic {
@@ -106,6 +107,15 @@ bool IsBadInput(const Status& status) {
          status.code() == StatusCode::kPermissionDenied ||
          status.code() == StatusCode::kUnauthenticated ||
          status.code() == StatusCode::kFailedPrecondition;
+}
+
+// What a worker with this device computes on: the processor, as long as only its job names one.
+Result<runtime::Arithmetic> ArithmeticOf(const std::string& device) {
+  if (device.empty()) {
+    return runtime::CpuArithmetic();
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const auto opened, runtime::OpenDevice(device, {}));
+  return opened->arithmetic();
 }
 
 // Starts the renewal of the certificate; null if there is none or it cannot be renewed.
@@ -234,6 +244,11 @@ int RunWorker(const WorkerOptions& asked) {
     // The job is planned without measurements of this worker's links.
     LogWarning("the links of this worker are not measured: {}", probe.status().message());
   }
+  const Result<runtime::Arithmetic> arithmetic = ArithmeticOf(options.device);
+  if (!arithmetic.ok()) {
+    LogError("{}", arithmetic.status().message());
+    return IsBadInput(arithmetic.status()) ? 2 : 1;
+  }
   const MemberIdentity identity{
       .name = options.name,
       .incarnation = DrawIncarnation(),
@@ -245,7 +260,7 @@ int RunWorker(const WorkerOptions& asked) {
       .probe_address = probe.ok() ? (*probe)->address() : "",
       .failure_domain = options.failure_domain,
       .emulation = options.emulated ? WireEmulation(options.emulation) : wire::Emulation(),
-      .arithmetic = runtime::CpuArithmetic()};
+      .arithmetic = *arithmetic};
   ExitWorker exit;
   {
     WorkerHost host({.endpoint_options = endpoint_options,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -12,7 +13,6 @@
 #include "base/clock.h"
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
-#include "engine/runtime/device/device_clock.h"
 #include "engine/runtime/device/tensor.h"
 #include "engine/runtime/kernel.h"
 
@@ -24,9 +24,9 @@ constexpr int kMaxRuns = 100;
 constexpr Duration kEnough = std::chrono::milliseconds(40);  // Of one node's runs, on average.
 constexpr Duration kBudget = std::chrono::seconds(5);        // Nothing is repeated after it.
 
-// The device as it is measured, until when, and who hears of it.
+// The device, until when pieces of work are repeated, and who hears of it.
 struct Bench {
-  DeviceClock clock;
+  Device& device;
   Deadline deadline;
   Progress& progress;
 };
@@ -36,26 +36,29 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+using Pieces = std::vector<std::function<void()>>;
+
 /// Runs every piece of work once to warm up, then all of them in turn until they have run often
 /// enough: one that is repeated on its own would find its operands in the nearest cache, which in
 /// a step it does not. Returns the median duration of each on the device.
-std::vector<double> MedianSeconds(Bench& bench, const std::vector<std::function<void()>>& pieces) {
+Result<std::vector<double>> MedianSeconds(Bench& bench, const Pieces& pieces) {
+  Pieces noted;
   for (const auto& work : pieces) {
-    work();
+    noted.emplace_back([&progress = bench.progress, work] {
+      work();
+      progress.Note();
+    });
   }
+  HEDDLE_RETURN_IF_ERROR(bench.device.Measure(noted).status());
   std::vector<std::vector<double>> seconds(pieces.size());
   const Duration enough = kEnough * static_cast<int>(pieces.size());
   Duration spent{};
-  bench.clock.WaitFor(Now());
   for (int run = 0;
        run < kFewestRuns || (run < kMaxRuns && spent < enough && Now() < bench.deadline); ++run) {
+    HEDDLE_ASSIGN_OR_RETURN(const std::vector<Duration> durations, bench.device.Measure(noted));
     for (size_t i = 0; i < pieces.size(); ++i) {
-      bench.clock.Begin();
-      pieces[i]();
-      const Duration duration = bench.clock.End();
-      bench.progress.Note();
-      spent += duration;
-      seconds[i].push_back(Seconds(duration));
+      spent += durations[i];
+      seconds[i].push_back(Seconds(durations[i]));
     }
   }
   std::vector<double> medians;
@@ -67,21 +70,24 @@ std::vector<double> MedianSeconds(Bench& bench, const std::vector<std::function<
 
 // Values that every operator accepts: small positive token ids (also valid positions), and normal
 // numbers.
-at::Tensor SampleInput(const graph::TensorType& type) {
-  if (type.dtype == DType::kI32 || type.dtype == DType::kI64) {
-    return at::randint(0, 2, type.shape, at::TensorOptions().dtype(ToScalarType(type.dtype)));
-  }
-  return at::randn(type.shape).mul_(0.5).to(ToScalarType(type.dtype));
+at::Tensor SampleInput(Device& device, const graph::TensorType& type) {
+  const auto make = [type, options = at::TensorOptions(device.type())] {
+    if (type.dtype == DType::kI32 || type.dtype == DType::kI64) {
+      return at::randint(0, 2, type.shape, options.dtype(ToScalarType(type.dtype)));
+    }
+    return at::randn(type.shape, options).mul_(0.5).to(ToScalarType(type.dtype));
+  };
+  return device.Compute([make] { return Device::Outputs{make()}; }, {&type}).front();
 }
 
-// Rates of folding, updating and copying at a size beyond the caches of one core.
-void MeasureByteRates(Bench& bench, program::WorkerProfile& profile) {
-  const std::vector<int64_t> shape = {1 << 20};
-  const double bytes = static_cast<double>(shape[0]) * 4;
-  at::Tensor a = at::randn(shape);
-  at::Tensor b = at::randn(shape);
-  at::Tensor first = at::zeros(shape);
-  at::Tensor second = at::zeros(shape);
+// Rates of folding, updating and copying at a size beyond the caches of one core, or of a card.
+Status MeasureByteRates(Bench& bench, program::WorkerProfile& profile) {
+  const graph::TensorType type{.dtype = DType::kF32,
+                               .shape = {bench.device.is_host() ? 1 << 20 : 1 << 25}};
+  std::vector<at::Tensor> values;
+  for (int i = 0; i < 4; ++i) {
+    values.push_back(SampleInput(bench.device, type));
+  }
   const AdamWStep step{.learning_rate = 1e-6,
                        .clip_factor = 1,
                        .step = 1,
@@ -89,13 +95,19 @@ void MeasureByteRates(Bench& bench, program::WorkerProfile& profile) {
                        .beta2 = 0.95,
                        .epsilon = 1e-8,
                        .weight_decay = 0.1};
-  const std::vector<double> seconds =
-      MedianSeconds(bench, {[&] { FoldInto(a, b); }, [&] { a.copy_(b); },
-                            [&] { AdamWUpdate(a, first, second, b, a, step); }});
+  const auto update = [values, step]() mutable {
+    AdamWUpdate(values[0], values[2], values[3], values[1], values[0], step);
+  };
+  HEDDLE_ASSIGN_OR_RETURN(
+      const std::vector<double> seconds,
+      MedianSeconds(bench, {[values]() mutable { FoldInto(values[0], values[1]); },
+                            [values] { values[0].copy_(values[1]); }, update}));
+  const auto bytes = static_cast<double>(type.bytes());
   profile.seconds["fold"] = seconds[0] / bytes;
   profile.seconds["copy"] = seconds[1] / bytes;
   profile.seconds["update"] = seconds[2] / bytes;
   profile.bytes_per_second = 1 / profile.seconds["copy"];
+  return Status::Ok();
 }
 
 // A node of each signature, with inputs of its own; what it put out last is kept, so that each
@@ -109,67 +121,78 @@ struct Sample {
   std::vector<at::Tensor> outputs = {};
 };
 
-Result<std::vector<Sample>> DistinctNodes(const graph::Graph& graph) {
-  std::vector<Sample> samples;
+Result<std::vector<std::shared_ptr<Sample>>> DistinctNodes(const graph::Graph& graph,
+                                                           Device& device) {
+  std::vector<std::shared_ptr<Sample>> samples;
   std::set<std::string> known;
   for (const graph::Node& node : graph.nodes) {
-    Sample sample{.signature = graph::NodeSignature(graph, node),
-                  .kernel = FindKernel(node.op->name()),
-                  .node = &node};
-    if (!known.insert(sample.signature).second) {
+    auto sample =
+        std::make_shared<Sample>(Sample{.signature = graph::NodeSignature(graph, node),
+                                        .kernel = FindKernel(node.op->name(), device.type()),
+                                        .node = &node});
+    if (!known.insert(sample->signature).second) {
       continue;
     }
-    if (sample.kernel == nullptr) {
+    if (sample->kernel == nullptr) {
       return InternalError("operator {} has no kernel", node.op->name());
     }
     std::vector<graph::TensorType> input_types;
     std::vector<graph::TensorType> output_types;
     for (const graph::TensorId input : node.inputs) {
       input_types.push_back(graph.tensor(input).type);
-      sample.inputs.push_back(SampleInput(input_types.back()));
+      sample->inputs.push_back(SampleInput(device, input_types.back()));
     }
     for (const graph::TensorId output : node.outputs) {
       output_types.push_back(graph.tensor(output).type);
     }
-    sample.flops = node.op->CostOf(input_types, output_types, node.attributes).flops;
+    sample->flops = node.op->CostOf(input_types, output_types, node.attributes).flops;
     samples.push_back(std::move(sample));
   }
   return samples;
 }
 
 Status MeasureNodes(const graph::Graph& graph, Bench& bench, program::WorkerProfile& profile) {
-  HEDDLE_ASSIGN_OR_RETURN(std::vector<Sample> samples, DistinctNodes(graph));
-  std::vector<std::function<void()>> pieces;
-  for (Sample& sample : samples) {
-    pieces.emplace_back([&sample] {
-      sample.outputs =
-          sample.kernel(*sample.node, sample.inputs, {.seed = 1, .step = 1, .first_sample = 0});
+  HEDDLE_ASSIGN_OR_RETURN(const auto samples, DistinctNodes(graph, bench.device));
+  Pieces pieces;
+  for (const auto& sample : samples) {
+    pieces.emplace_back([sample] {
+      sample->outputs =
+          sample->kernel(*sample->node, sample->inputs, {.seed = 1, .step = 1, .first_sample = 0});
     });
   }
-  const std::vector<double> seconds = MedianSeconds(bench, pieces);
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<double> seconds, MedianSeconds(bench, pieces));
   for (size_t i = 0; i < samples.size(); ++i) {
-    profile.seconds[samples[i].signature] = seconds[i];
-    profile.flops_per_second = std::max(profile.flops_per_second, samples[i].flops / seconds[i]);
+    profile.seconds[samples[i]->signature] = seconds[i];
+    profile.flops_per_second = std::max(profile.flops_per_second, samples[i]->flops / seconds[i]);
   }
   return Status::Ok();
+}
+
+Result<program::WorkerProfile> Measure(const graph::Graph& graph, Bench& bench) {
+  program::WorkerProfile profile;
+  HEDDLE_RETURN_IF_ERROR(MeasureNodes(graph, bench, profile));
+  HEDDLE_RETURN_IF_ERROR(MeasureByteRates(bench, profile));
+  const at::Tensor one = SampleInput(bench.device, {.dtype = DType::kF32, .shape = {1}});
+  HEDDLE_ASSIGN_OR_RETURN(const std::vector<double> instruction,
+                          MedianSeconds(bench, {[one] { one.add_(1); }}));
+  profile.instruction_seconds = instruction.front();
+  return profile;
 }
 
 }  // namespace
 
 Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph,
-                                              double speed,
+                                              Device& device,
                                               Progress& progress) {
   const c10::InferenceMode inference;
-  Bench bench{.clock = DeviceClock(speed), .deadline = After(kBudget), .progress = progress};
-  program::WorkerProfile profile;
+  Bench bench{.device = device, .deadline = After(kBudget), .progress = progress};
+  Result<program::WorkerProfile> profile = InternalError("nothing was measured");
   try {
-    HEDDLE_RETURN_IF_ERROR(MeasureNodes(graph, bench, profile));
-    MeasureByteRates(bench, profile);
-    at::Tensor one = at::zeros({1});
-    profile.instruction_seconds = MedianSeconds(bench, {[&] { one.add_(1); }}).front();
+    profile = Measure(graph, bench);
   } catch (const std::exception& error) {  // libtorch's.
-    return InternalError("profiling: {}", error.what());
+    profile = InternalError("profiling: {}", error.what());
   }
+  device.clock().TakeBusy();  // Of the operands.
   return profile;
 }
 

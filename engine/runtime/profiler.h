@@ -7,18 +7,19 @@
 #include "base/status.h"
 #include "engine/graph/graph.h"
 #include "engine/program/profile.h"
+#include "engine/runtime/device/device.h"
 
 namespace heddle::runtime {
 
-/// Measures and returns the profile of a device that is emulated at `speed` (in (0, 1]; 1: not
-/// emulated). The profile lacks the worker's name and memory. Each distinct NodeSignature runs once
-/// to warm up; then all of them run in turn, 3 to 100 times within 5 seconds, so that their
-/// operands are in the caches no more than in a step. The median of a node's runs counts.
-/// `progress` is notified of each run. The measurement needs the memory of the operands of one node
-/// of each kind. Errors: kInternal (a kernel failed). Thread: any; it computes in the caller's, and
-/// other load of the cores falsifies the result.
+/// Measures and returns the profile of `device`. The profile lacks the worker's name and memory.
+/// Each distinct NodeSignature runs once to warm up; then all of them run in turn, 3 to 100 times
+/// within 5 seconds, so that their operands are in the caches no more than in a step. The median of
+/// a node's runs counts. `progress` is notified of each run. The measurement needs the memory of
+/// the operands of one node of each kind, on the device. Errors: kInternal (a kernel failed), the
+/// device's. Thread: the one that computes; other load of the cores, or of a card, falsifies the
+/// result.
 Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph,
-                                              double speed,
+                                              Device& device,
                                               Progress& progress);
 
 }  // namespace heddle::runtime

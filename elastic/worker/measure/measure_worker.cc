@@ -4,7 +4,7 @@
 
 #include "elastic/worker/measure/kept_profile.h"
 #include "elastic/worker/measure/link_probe.h"
-#include "engine/runtime/device/arithmetic.h"
+#include "engine/runtime/device/cpu_device.h"
 #include "engine/runtime/profiler.h"
 
 namespace heddle::elastic {
@@ -19,16 +19,19 @@ Result<KeptProfile> ProfileOf(const MeasuredAs& as, KeptFiles& files, Progress& 
   const ProfileKey key{.graph = as.graph,
                        .emulated = emulated,
                        .threads = as.threads,
-                       .arithmetic = runtime::CpuArithmetic()};
+                       .arithmetic = as.device->arithmetic()};
   HEDDLE_ASSIGN_OR_RETURN(KeptProfile kept, GetProfile(files, key, [&] {
-                            return runtime::MeasureProfile(*as.graph, emulated ? kEmulatedSpeed : 1,
-                                                           progress);
+                            if (!emulated) {
+                              return runtime::MeasureProfile(*as.graph, *as.device, progress);
+                            }
+                            runtime::CpuDevice slow({.speed = kEmulatedSpeed});
+                            return runtime::MeasureProfile(*as.graph, slow, progress);
                           }));
   if (emulated) {
     ScaleProfile(kept.profile, kEmulatedSpeed / as.emulation.speed);
   }
   kept.profile.worker = as.worker;
-  kept.profile.memory_bytes = as.emulation.memory_bytes;
+  kept.profile.memory_bytes = as.device->memory_cap();
   return kept;
 }
 

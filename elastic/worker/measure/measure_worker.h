@@ -13,6 +13,7 @@
 #include "elastic/worker/measure/kept_files.h"
 #include "engine/graph/graph.h"
 #include "engine/job/job.h"
+#include "engine/runtime/device/device.h"
 
 namespace heddle::elastic {
 
@@ -21,6 +22,7 @@ struct MeasuredAs {
   std::string worker;
   const graph::Graph* graph = nullptr;
   job::Emulation emulation;
+  runtime::Device* device = nullptr;  ///< That it computes on.
   int64_t threads = 1;
 };
 

@@ -61,7 +61,7 @@ Result<std::unique_ptr<JobContext>> JobContext::Create(TrainerOptions options) {
 
 void JobContext::SetEmulation(const job::Emulation& emulation) {
   device->clock().SetSpeed(emulation.speed);
-  device->SetMemoryCap(emulation.memory_bytes);
+  device->EmulateMemory(emulation.memory_bytes);
   options.endpoint->SetLinkRate(emulation.link_bytes_per_second);
 }
 

@@ -28,8 +28,8 @@ Result<std::string> Trainer::MeasureProfile() {
       .worker = options.worker,
       .graph = &context.graph,
       .emulation = {.speed = context.device->clock().speed(),
-                    .memory_bytes = context.device->memory_cap(),
                     .link_bytes_per_second = options.emulation.link_bytes_per_second},
+      .device = context.device.get(),
       .threads = options.job.threads};
   KeptFiles kept(CacheFolder());
   HEDDLE_ASSIGN_OR_RETURN(const WorkerMeasurement measurement,

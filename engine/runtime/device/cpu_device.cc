@@ -36,6 +36,18 @@ void CpuDevice::Prepare(std::function<void()> work) {
   work();
 }
 
+Result<std::vector<Duration>> CpuDevice::Measure(const std::vector<std::function<void()>>& works) {
+  DeviceClock measured(clock().speed());
+  measured.WaitFor(Now());
+  std::vector<Duration> durations;
+  for (const auto& work : works) {
+    measured.Begin();
+    work();
+    durations.push_back(measured.End());
+  }
+  return durations;
+}
+
 Copied CpuDevice::Upload(at::Tensor host) {
   return {.tensor = std::move(host), .mark = {}};
 }

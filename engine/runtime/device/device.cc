@@ -22,6 +22,14 @@ CardRegistration::CardRegistration(OpenCard open) {
   open_card = open;
 }
 
+int64_t Device::memory_cap() const {
+  const int64_t emulated = emulated_memory_.load();
+  if (emulated == 0 || memory_bytes_ == 0) {
+    return std::max(emulated, memory_bytes_);
+  }
+  return std::min(emulated, memory_bytes_);
+}
+
 Status WaitUnless(const std::atomic<bool>& abandoned, const Mark& mark) {
   for (const Deadline deadline = After(kLongestWait); !abandoned.load();) {
     Status status = mark.Wait(std::min(After(kSlice), deadline));

@@ -81,9 +81,11 @@ class Device {
   using Outputs = std::vector<at::Tensor>;
   using OutputTypes = std::vector<const graph::TensorType*>;
 
-  explicit Device(const DeviceOptions& options)
+  /// `memory_bytes`: what a worker may use of the device's memory; 0: unknown, unlimited.
+  explicit Device(const DeviceOptions& options, int64_t memory_bytes = 0)
       : clock_(options.speed),
-        memory_cap_(options.memory_cap_bytes) {}
+        memory_bytes_(memory_bytes),
+        emulated_memory_(options.memory_cap_bytes) {}
   virtual ~Device() = default;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -109,6 +111,13 @@ class Device {
   /// Queues `work` like Update, but clock() does not count its time as the step's.
   virtual void Prepare(std::function<void()> work) = 0;
 
+  /// Does `works` one after the other, waits for them, and returns how long the device took for
+  /// each: from the end of the one before it, where work is queued. The step's clock does not count
+  /// them, but where the device is the host and emulated they take as long as the clock says.
+  /// Errors: the device's.
+  virtual Result<std::vector<Duration>> Measure(
+      const std::vector<std::function<void()>>& works) = 0;
+
   /// Queues a copy of `host`, a contiguous tensor in the host's memory, to the device; `host` stays
   /// as it is until the mark has ended. Compute sees the copy after Await alone.
   virtual Copied Upload(at::Tensor host) = 0;
@@ -126,16 +135,18 @@ class Device {
 
   /// Bytes of the device's memory that the process uses; on a card, that its tensors use.
   virtual int64_t memory_in_use() const = 0;
-  /// Emulated memory in bytes; 0: not limited.
-  int64_t memory_cap() const { return memory_cap_.load(); }
-  void SetMemoryCap(int64_t bytes) { memory_cap_.store(bytes); }
+  /// Bytes of its memory that a worker may use: all, or what is emulated; 0: not limited.
+  int64_t memory_cap() const;
+  /// Emulates a memory of `bytes` from now on; 0: all that there is.
+  void EmulateMemory(int64_t bytes) { emulated_memory_.store(bytes); }
   /// The clock, which counts the time of Compute and Update.
   DeviceClock& clock() { return clock_; }
   const DeviceClock& clock() const { return clock_; }
 
  private:
   DeviceClock clock_;
-  std::atomic<int64_t> memory_cap_;
+  const int64_t memory_bytes_;
+  std::atomic<int64_t> emulated_memory_;
 };
 
 /// Opens the device with this name (engine/machine/device_name.h). Errors: kInvalidArgument (no

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/runtime/device/cpu_device.h"
 #include "metrics/registry.h"
 #include "tests/support/graph/random_graph.h"
 
@@ -17,7 +18,13 @@ class MeasureWorkerTest : public ::testing::Test {
     const comm::EndpointOptions options{
         .config = {.worker = worker, .job = "measured", .secret = "secret", .transports = {"tcp"}},
         .metrics = &registry_};
-    const MeasuredAs as{.worker = worker, .graph = &graph_, .emulation = emulation, .threads = 1};
+    runtime::CpuDevice device(
+        {.speed = emulation.speed, .memory_cap_bytes = emulation.memory_bytes});
+    const MeasuredAs as{.worker = worker,
+                        .graph = &graph_,
+                        .emulation = emulation,
+                        .device = &device,
+                        .threads = 1};
     return MeasureWorker(as, kept_, options, progress_);
   }
 

@@ -14,12 +14,15 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/progress.h"
 #include "base/random.h"
+#include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
 #include "engine/runtime/compare/operator_runs.h"
 #include "engine/runtime/device/cpu_device.h"
 #include "engine/runtime/device/tensor.h"
 #include "engine/runtime/kernel_registry.h"
+#include "engine/runtime/profiler.h"
 #include "tests/engine_runtime/training.h"
 #include "tests/support/seed.h"
 
@@ -257,6 +260,28 @@ TEST(DeviceCheck, UpdatesAndSquaresAreThoseOfFp64) {
   }
 }
 
+// It judges no time: the figures are for people.
+TEST(DeviceCheck, AProfileOfALargeModelIsWhole) {
+  auto device = OpenChecked();
+  ASSERT_TRUE(device.ok()) << device.status().ToString();
+  const graph::Graph graph = LargeModel(DType::kBF16);
+  Progress progress;
+  const auto profile = MeasureProfile(graph, **device, progress);
+  ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+  double once = 0;  // Each node one time.
+  for (const graph::Node& node : graph.nodes) {
+    const double seconds = profile->Seconds(graph, node);
+    EXPECT_GT(seconds, 0) << graph::NodeSignature(graph, node);
+    once += seconds;
+  }
+  Note("profile", {{"seconds_of_a_microbatch", once},
+                   {"seconds", profile->seconds},
+                   {"flops_per_second", profile->flops_per_second},
+                   {"bytes_per_second", profile->bytes_per_second},
+                   {"instruction_seconds", profile->instruction_seconds},
+                   {"memory_bytes", (*device)->memory_cap()}});
+}
+
 TEST(DeviceCheck, ACopyToAndFromOrdinaryMemoryIsWhole) {
   auto device = OpenChecked();
   ASSERT_TRUE(device.ok()) << device.status().ToString();
@@ -300,6 +325,7 @@ TEST(DeviceCheckOfErrors, ABadIndexIsNamedAndFinal) {
   EXPECT_EQ(status.code(), StatusCode::kInternal) << status.ToString();
   EXPECT_THAT(status.ToString(), HasSubstr("cudaError"));
   EXPECT_FALSE((*device)->Download(table).mark.Wait(After(kPatience)).ok());
+  // Tensors of all kinds go now, and must not throw.
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ class FakeDevice::State final : public Mark::State {
 };
 
 FakeDevice::FakeDevice(const FakeOptions& options)
-    : Device(DeviceOptions{}),
+    : Device(DeviceOptions{}, static_cast<int64_t>(options.memory_bytes)),
       options_(options),
       memory_(std::make_shared<FakeMemory>(options.memory_bytes)),
       pool_(std::make_shared<FakePool>()),
@@ -88,6 +88,19 @@ void FakeDevice::Update(std::function<void()> work) {
 
 void FakeDevice::Prepare(std::function<void()> work) {
   PutWork(/*counted=*/Has(Fault::kCountsPreparation), std::move(work));
+}
+
+Result<std::vector<Duration>> FakeDevice::Measure(const std::vector<std::function<void()>>& works) {
+  const auto durations = std::make_shared<std::vector<Duration>>();
+  for (const auto& work : works) {
+    Prepare([work, durations] {
+      const Time begun = Now();
+      work();
+      durations->push_back(Now() - begun);
+    });
+  }
+  HEDDLE_RETURN_IF_ERROR(Drain(After(kLongestWait)));
+  return *durations;
 }
 
 void FakeDevice::PutWork(bool counted, std::function<void()> run) {

@@ -30,6 +30,7 @@ class FakeDevice final : public Device {
   Outputs Compute(std::function<Outputs()> work, const OutputTypes& types) override;
   void Update(std::function<void()> work) override;
   void Prepare(std::function<void()> work) override;
+  Result<std::vector<Duration>> Measure(const std::vector<std::function<void()>>& works) override;
   Copied Upload(at::Tensor host) override;
   Copied Download(at::Tensor value) override;
   Mark DownloadInto(at::Tensor value, at::Tensor host) override;

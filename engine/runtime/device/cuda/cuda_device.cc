@@ -41,8 +41,11 @@ at::Tensor OnCard(const Queues& queues, Queue queue, at::IntArrayRef shape, at::
 
 }  // namespace
 
-CudaDevice::CudaDevice(int ordinal, Arithmetic arithmetic, const DeviceOptions& options)
-    : Device(options),
+CudaDevice::CudaDevice(int ordinal,
+                       Arithmetic arithmetic,
+                       int64_t memory_bytes,
+                       const DeviceOptions& options)
+    : Device(options, memory_bytes),
       arithmetic_(std::move(arithmetic)),
       queues_(
           std::make_shared<Queues>(ordinal, [this](Duration duration) { clock().Add(duration); })),
@@ -112,19 +115,43 @@ void CudaDevice::Prepare(std::function<void()> work) {
   }
 }
 
+Result<std::vector<Duration>> CudaDevice::Measure(const std::vector<std::function<void()>>& works) {
+  std::vector<Event> points = {queues_->Point()};
+  for (const auto& work : works) {
+    Prepare(work);
+    points.push_back(queues_->Point());
+  }
+  HEDDLE_RETURN_IF_ERROR(Drain(After(kLongestWait)));
+  std::vector<Duration> durations;
+  for (size_t i = 0; i < works.size(); ++i) {
+    durations.push_back(queues_->Between(points[i], points[i + 1]));
+  }
+  return durations;
+}
+
+// The stream of copies up does not wait for compute that used the memory before. So the memory is
+// given back when the compute has ended that was queued by the time the tensor went. libtorch's
+// recordStream does the same, but once the card has failed it throws in the tensor's destructor.
+at::Tensor CudaDevice::UntilComputed(const at::Tensor& memory) const {
+  const auto give_back = [memory = at::Tensor(memory),
+                          queues = std::weak_ptr<Queues>(queues_)](void* /*data*/) mutable {
+    if (const auto in_use = queues.lock()) {
+      in_use->MarkOf(Queue::kCompute,
+                     {.tensors = {std::exchange(memory, at::Tensor())}, .memory = {}});
+    }
+  };
+  return at::from_blob(memory.data_ptr(), memory.sizes(), give_back, memory.options());
+}
+
 Copied CudaDevice::Upload(at::Tensor host) {
   HEDDLE_CHECK(host.is_contiguous() && host.device().is_cpu(), "an upload of no host's tensor");
   queues_->Harvest();
   const c10::InferenceMode inference;
-  // Of the stream of copies up, which does not wait for compute that used the memory before.
-  at::Tensor value = OnCard(*queues_, Queue::kUp, host.sizes(), host.scalar_type());
-  if (value.numel() > 0) {
-    c10::cuda::CUDACachingAllocator::recordStream(value.storage().data_ptr(),
-                                                  StreamOf(*queues_, Queue::kCompute));
-  }
-  Queues::Kept kept{.tensors = {host, value}, .memory = {}};
-  copies_.Up(value.data_ptr(), host.data_ptr(), value.nbytes(), kept);
-  return {.tensor = std::move(value), .mark = queues_->MarkOf(Queue::kUp, std::move(kept))};
+  const at::Tensor memory = OnCard(*queues_, Queue::kUp, host.sizes(), host.scalar_type());
+  Queues::Kept kept{.tensors = {host, memory}, .memory = {}};
+  copies_.Up(memory.data_ptr(), host.data_ptr(), memory.nbytes(), kept);
+  return {.tensor = memory.numel() > 0 ? UntilComputed(memory) : memory,
+          .mark = queues_->MarkOf(Queue::kUp, std::move(kept))};
 }
 
 Copied CudaDevice::Download(at::Tensor value) {

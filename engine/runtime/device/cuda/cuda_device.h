@@ -16,8 +16,12 @@ namespace heddle::runtime::cuda {
 /// Thread: as for Device.
 class CudaDevice final : public Device {
  public:
-  /// `ordinal`: CUDA's number of the card, on which libtorch is ready.
-  CudaDevice(int ordinal, Arithmetic arithmetic, const DeviceOptions& options);
+  /// `ordinal`: CUDA's number of the card, on which libtorch is ready. `memory_bytes`: what a
+  /// worker may use of its memory.
+  CudaDevice(int ordinal,
+             Arithmetic arithmetic,
+             int64_t memory_bytes,
+             const DeviceOptions& options);
   /// Waits for what is queued.
   ~CudaDevice() override;
 
@@ -29,6 +33,7 @@ class CudaDevice final : public Device {
   Outputs Compute(std::function<Outputs()> work, const OutputTypes& types) override;
   void Update(std::function<void()> work) override;
   void Prepare(std::function<void()> work) override;
+  Result<std::vector<Duration>> Measure(const std::vector<std::function<void()>>& works) override;
   Copied Upload(at::Tensor host) override;
   Copied Download(at::Tensor value) override;
   Mark DownloadInto(at::Tensor value, at::Tensor host) override;
@@ -38,6 +43,7 @@ class CudaDevice final : public Device {
 
  private:
   void HarvestSometimes();
+  at::Tensor UntilComputed(const at::Tensor& memory) const;
 
   const Arithmetic arithmetic_;
   const std::shared_ptr<Queues> queues_;

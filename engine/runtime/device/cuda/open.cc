@@ -3,9 +3,11 @@
 #include <string>
 
 #include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 
 #include "engine/machine/cards.h"
+#include "engine/machine/device_choice.h"
 #include "engine/machine/device_name.h"
 #include "engine/runtime/device/card_registry.h"
 #include "engine/runtime/device/cuda/cuda_device.h"
@@ -59,6 +61,23 @@ Status Begin(int ordinal) {
   return Status::Ok();
 }
 
+// What a worker may use of the card's memory: what is free beside the context and what this process
+// has taken before, without room for the libraries' workspaces and for what no plan counts.
+Result<int64_t> MemoryFor(int ordinal) {
+  constexpr size_t kWorkspaces = machine::kLeastFreeBytes;
+  size_t free = 0;
+  size_t all = 0;
+  HEDDLE_RETURN_IF_ERROR(StatusOf(cudaMemGetInfo(&free, &all), "cudaMemGetInfo"));
+  const auto stats =
+      c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(ordinal));
+  free += static_cast<size_t>(stats.reserved_bytes[0].current);
+  if (free <= kWorkspaces) {
+    return ResourceExhaustedError("{} bytes of its memory are free, more than {} are needed", free,
+                                  kWorkspaces);
+  }
+  return static_cast<int64_t>(free - kWorkspaces);
+}
+
 Result<std::unique_ptr<Device>> Open(int number, const DeviceOptions& options) {
   const std::string name =
       machine::DeviceNameText({.kind = machine::DeviceName::Kind::kCuda, .index = number});
@@ -78,8 +97,12 @@ Result<std::unique_ptr<Device>> Open(int number, const DeviceOptions& options) {
   if (const Status begun = Begin(*ordinal); !begun.ok()) {
     return begun.WithContext("device '{}'", name);
   }
+  const Result<int64_t> memory = MemoryFor(*ordinal);
+  if (!memory.ok()) {
+    return memory.status().WithContext("device '{}'", name);
+  }
   return std::unique_ptr<Device>(
-      std::make_unique<CudaDevice>(*ordinal, CudaArithmetic(*ordinal, cards), options));
+      std::make_unique<CudaDevice>(*ordinal, CudaArithmetic(*ordinal, cards), *memory, options));
 }
 
 const CardRegistration registration(&Open);

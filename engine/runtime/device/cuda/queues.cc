@@ -140,11 +140,11 @@ Mark Queues::MarkOf(Queue queue, Kept kept) {
 }
 
 void Queues::BeginWork() {
-  begun_ = Record(Queue::kCompute, Timed::kYes);
+  begun_ = Point();
 }
 
 void Queues::EndWork() {
-  Event end = Record(Queue::kCompute, Timed::kYes);
+  Event end = Point();
   if (begun_ != nullptr && end != nullptr) {
     const MutexLock lock(mutex_);
     works_.push_back({.begin = std::move(begun_), .end = std::move(end)});
@@ -170,10 +170,9 @@ bool Queues::Ended(const Event& event) {
   return HasEnded(event);
 }
 
-Duration Queues::TimeOf(const Work& work) {
+Duration Queues::Between(const Event& begin, const Event& end) {
   float milliseconds = 0;
-  Try(cudaEventElapsedTime(&milliseconds, work.begin.get(), work.end.get()),
-      "cudaEventElapsedTime");
+  Try(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "cudaEventElapsedTime");
   return std::max(FromSeconds(static_cast<double>(milliseconds) / 1000), Duration(1));
 }
 
@@ -207,7 +206,7 @@ void Queues::Harvest() {
   }
   take(works_, works);
   for (const Work& work : works) {
-    const Duration duration = TimeOf(work);
+    const Duration duration = Between(work.begin, work.end);
     const MutexLock lock(mutex_);
     if (count_) {
       count_(duration);

@@ -68,6 +68,10 @@ class Queues : public std::enable_shared_from_this<Queues> {
   void BeginWork();
   void EndWork() HEDDLE_EXCLUDES(mutex_);
 
+  /// A point of the compute queue whose time counts, and the time between two that have ended.
+  Event Point() { return Record(Queue::kCompute, Timed::kYes); }
+  Duration Between(const Event& begin, const Event& end);
+
   /// Lets go of what ended copies used, and counts the works that have ended.
   void Harvest() HEDDLE_EXCLUDES(mutex_);
   /// True if `event` has ended, or never will.
@@ -94,7 +98,6 @@ class Queues : public std::enable_shared_from_this<Queues> {
   Event Record(Queue queue, Timed timed) HEDDLE_EXCLUDES(mutex_);
   Event NewEvent(Timed timed) HEDDLE_EXCLUDES(mutex_);
   bool HasEnded(const Event& event);
-  Duration TimeOf(const Work& work);
   void Nap(int round);
 
   const int ordinal_;
