@@ -6,13 +6,13 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include <c10/util/Exception.h>
 #include <cudnn_frontend.h>
 #include <fmt/format.h>
 
@@ -45,8 +45,21 @@ std::string Text(const AttentionShape& shape) {
                      shape.length, shape.heads, shape.head_dim, shape.kv_heads);
 }
 
+bool Says(std::string_view message, std::string_view word) {
+  return message.find(word) != std::string_view::npos;
+}
+
+// libtorch's exception, in one line: only the first is kept of it.
+[[noreturn]] void Throw(std::string message) {
+  std::ranges::replace(message, '\n', ' ');
+  if (Says(message, "ALLOC")) {
+    C10_THROW_ERROR(OutOfMemoryError, message);
+  }
+  C10_THROW_ERROR(Error, message);
+}
+
 [[noreturn]] void Throw(const AttentionShape& shape, std::string_view what, std::string_view why) {
-  throw std::runtime_error(fmt::format("cuDNN's {}: {}: {}", Text(shape), what, why));
+  Throw(fmt::format("cuDNN's {}: {}: {}", Text(shape), what, why));
 }
 
 void Check(fe::error_t error, const AttentionShape& shape, std::string_view what) {
@@ -58,9 +71,6 @@ void Check(fe::error_t error, const AttentionShape& shape, std::string_view what
 // Whether the answer is about the graph: it would be given again. Others may pass (missing memory),
 // or say that the card failed.
 bool IsRefusal(fe::error_code_t code, std::string_view message) {
-  const auto says = [message](std::string_view word) {
-    return message.find(word) != std::string_view::npos;
-  };
   switch (code) {
     case fe::error_code_t::CUDA_API_FAILED:
     case fe::error_code_t::HANDLE_ERROR:
@@ -68,7 +78,8 @@ bool IsRefusal(fe::error_code_t code, std::string_view message) {
       return false;
     case fe::error_code_t::CUDNN_BACKEND_API_FAILED:
     case fe::error_code_t::GRAPH_EXECUTION_PLAN_CREATION_FAILED:
-      return (says("NOT_SUPPORTED") || says("BAD_PARAM")) && !says("ALLOC");
+      return (Says(message, "NOT_SUPPORTED") || Says(message, "BAD_PARAM")) &&
+             !Says(message, "ALLOC");
     default:
       return true;
   }
@@ -199,8 +210,7 @@ class Cudnn {
   Cudnn() {
     if (const cudnnStatus_t status = fe::detail::create_handle(&handle_);
         status != CUDNN_STATUS_SUCCESS) {
-      throw std::runtime_error(
-          fmt::format("cuDNN does not start: {}", fe::detail::get_error_string(status)));
+      Throw(fmt::format("cuDNN does not start: {}", fe::detail::get_error_string(status)));
     }
   }
   ~Cudnn() {

@@ -25,7 +25,7 @@ struct AttentionShape {
 
 /// q, k, v -> o, and lse [batch, heads, length] in fp32, the natural logarithm of the sum of the
 /// exponentials. Nothing if cuDNN is missing or refuses the shape. The first call for a shape takes
-/// a second or two. Throws std::runtime_error with what failed.
+/// a second or two. Throws libtorch's exceptions with what failed and cuDNN's message.
 std::optional<Tensors> CudnnAttention(const AttentionShape& shape, Inputs in);
 
 /// do, q, k, v, o, lse -> dq, dk, dv; otherwise as above.
