@@ -2,11 +2,14 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <vector>
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/device/fake_device.h"
 #ifdef HEDDLE_WITH_CUDA
+#include "engine/runtime/kernels/cuda/cudnn_attention.h"
 #include "tests/support/device/cuda/cuda_queue.h"
 #endif
 
@@ -47,6 +50,23 @@ InQueue CheckedQueue() {
 
 int64_t Size(int64_t small, int64_t large) {
   return ChecksCard() ? large : small;
+}
+
+bool CudnnTakes([[maybe_unused]] Device& device, [[maybe_unused]] int64_t head_dim) {
+  bool taken = false;
+#ifdef HEDDLE_WITH_CUDA
+  const cuda::AttentionShape shape{
+      .batch = 2, .length = 512, .heads = 4, .kv_heads = 2, .head_dim = head_dim};
+  std::vector<at::Tensor> in;
+  for (const int64_t heads : {shape.heads, shape.kv_heads, shape.kv_heads}) {
+    in.push_back(device.Empty(
+        {.dtype = DType::kBF16, .shape = {shape.batch, shape.length, heads * head_dim}}));
+  }
+  device.Update([&] { taken = cuda::CudnnAttention(shape, in).has_value(); });
+  const Status drained = device.Drain(After(std::chrono::minutes(2)));
+  EXPECT_TRUE(drained.ok()) << drained.ToString();
+#endif
+  return taken;
 }
 
 void Note(const std::string& what, nlohmann::json figures) {

@@ -23,6 +23,8 @@ Result<std::unique_ptr<Device>> OpenChecked();
 InQueue CheckedQueue();
 /// The size that belongs to what is checked: `small` on the processor, `large` on a card.
 int64_t Size(int64_t small, int64_t large);
+/// Whether cuDNN computes attention of grouped heads of `head_dim` on `device`, a card.
+bool CudnnTakes(Device& device, int64_t head_dim);
 
 /// Adds a line to the file that HEDDLE_CHECK_OUT names, at once, so that a run that is cut off
 /// leaves what it had; without a name it is dropped.

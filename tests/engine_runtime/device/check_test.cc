@@ -5,6 +5,7 @@
 #include "tests/engine_runtime/device/check.h"
 
 #include <cmath>
+#include <map>
 #include <tuple>
 
 #include <ATen/ATen.h>
@@ -35,8 +36,44 @@ using ::testing::IsEmpty;
 constexpr int64_t kVocabulary = 97;  // Of SmallModel.
 constexpr Duration kPatience = std::chrono::minutes(2);
 
-graph::Graph Model(graph::ModelFamily family, DType compute, int64_t length) {
-  return SmallModel(family, compute, family == graph::ModelFamily::kGpt2 ? 0.1 : 0.0, length);
+graph::Graph Built(const graph::ModelConfig& config,
+                   DType compute,
+                   int64_t microbatch_size,
+                   int64_t length) {
+  const auto graph = graph::BuildTrainingGraph(
+      config, {.microbatch_size = microbatch_size,
+               .sequence_length = length,
+               .compute = compute,
+               .loss_scale = 1.0 / static_cast<double>(kMicrobatches * microbatch_size * length),
+               .optimizer = {}});
+  EXPECT_TRUE(graph.ok()) << graph.status().ToString();
+  return *graph;
+}
+
+// The small models, whose heads are of 8, and Llama with the heads of large ones, in groups: a card's
+// attention has other code for them.
+enum class Kind { kLlama, kGpt2, kHeadsOf64, kHeadsOf128 };
+
+graph::Graph Model(Kind kind, DType compute, int64_t length) {
+  switch (kind) {
+    case Kind::kLlama:
+      return SmallModel(graph::ModelFamily::kLlama, compute, 0.0, length);
+    case Kind::kGpt2:
+      return SmallModel(graph::ModelFamily::kGpt2, compute, 0.1, length);
+    case Kind::kHeadsOf64:
+    case Kind::kHeadsOf128:
+      break;
+  }
+  return Built({.family = graph::ModelFamily::kLlama,
+                .vocab_size = kVocabulary,
+                .hidden_size = 256,
+                .intermediate_size = 48,
+                .num_hidden_layers = 3,
+                .num_attention_heads = kind == Kind::kHeadsOf64 ? 4 : 2,
+                .num_key_value_heads = kind == Kind::kHeadsOf64 ? 2 : 1,
+                .max_position_embeddings = length,
+                .tie_word_embeddings = true},
+               compute, 2, length);
 }
 
 TEST(DeviceCheck, KeepsToWhatDevicesPromise) {
@@ -49,30 +86,27 @@ TEST(DeviceCheck, KeepsToWhatDevicesPromise) {
 }
 
 // Every operator of both models by the device's own kernels, against fp64 on the host.
-std::vector<OperatorRun> RunsOf(Device& device,
-                                graph::ModelFamily family,
-                                DType compute,
-                                int64_t length) {
-  auto runs = RunOperators(Model(family, compute, length), Model(family, DType::kF64, length),
+std::vector<OperatorRun> RunsOf(Device& device, Kind kind, DType compute, int64_t length) {
+  auto runs = RunOperators(Model(kind, compute, length), Model(kind, DType::kF64, length),
                            kVocabulary, device);
   EXPECT_TRUE(runs.ok()) << runs.status().ToString();
   return runs.ok() ? *runs : std::vector<OperatorRun>();
 }
 
-using ModelAndType = std::tuple<graph::ModelFamily, DType>;
+using ModelAndType = std::tuple<Kind, DType>;
 
 class DeviceCheckModels : public ::testing::TestWithParam<ModelAndType> {};
 
 // An operator of several additions may differ from the plain form of the same precision by a small
 // factor, because it adds in another order; a wrong one differs by orders of magnitude.
 TEST_P(DeviceCheckModels, OperatorsAreAsExactAsPlainOnes) {
-  const auto [family, compute] = GetParam();
+  const auto [kind, compute] = GetParam();
   auto device = OpenChecked();
   ASSERT_TRUE(device.ok()) << device.status().ToString();
   for (const int64_t length : {Size(7, 33), Size(24, 512)}) {
-    const auto own = RunsOf(**device, family, compute, length);
+    const auto own = RunsOf(**device, kind, compute, length);
     PreferPlainAten(true);
-    const auto plain = RunsOf(**device, family, compute, length);
+    const auto plain = RunsOf(**device, kind, compute, length);
     PreferPlainAten(false);
     ASSERT_EQ(own.size(), plain.size());
     ASSERT_FALSE(own.empty());
@@ -93,13 +127,13 @@ TEST_P(DeviceCheckModels, OperatorsAreAsExactAsPlainOnes) {
 }
 
 TEST_P(DeviceCheckModels, OperatorsGiveTheSameBitsEachTime) {
-  const auto [family, compute] = GetParam();
+  const auto [kind, compute] = GetParam();
   auto device = OpenChecked();
   ASSERT_TRUE(device.ok()) << device.status().ToString();
   const int64_t length = Size(24, 2048);
-  const auto first = RunsOf(**device, family, compute, length);
+  const auto first = RunsOf(**device, kind, compute, length);
   for (int64_t repeat = 0; repeat < Size(1, 3); ++repeat) {
-    const auto again = RunsOf(**device, family, compute, length);
+    const auto again = RunsOf(**device, kind, compute, length);
     ASSERT_EQ(again.size(), first.size());
     for (size_t i = 0; i < first.size(); ++i) {
       EXPECT_EQ(again[i].bits, first[i].bits) << first[i].signature;
@@ -108,16 +142,16 @@ TEST_P(DeviceCheckModels, OperatorsGiveTheSameBitsEachTime) {
 }
 
 TEST_P(DeviceCheckModels, LossesAndWeightsAreBitEqualUnderUnlikePlans) {
-  const auto [family, compute] = GetParam();
-  const graph::Graph graph = Model(family, compute, Size(16, 2048));
+  const auto [kind, compute] = GetParam();
+  const graph::Graph graph = Model(kind, compute, Size(16, 2048));
   const TrainingOptions options{.steps = Size(3, 8),
                                 .make_device = [](int /*rank*/) { return *OpenChecked(); }};
   const Trained single =
       Train(graph, program::SingleWorkerPlan("w0", kSegments, kMicrobatches), options);
   ASSERT_TRUE(single.status.ok()) << single.status.ToString();
-  Note("losses", {{"losses", single.losses},
-                  {"model", static_cast<int>(family)},
-                  {"type", DTypeName(compute)}});
+  Note(
+      "losses",
+      {{"losses", single.losses}, {"model", static_cast<int>(kind)}, {"type", DTypeName(compute)}});
   auto plans = UnlikePlans();
   plans.emplace_back("again", program::SingleWorkerPlan("w0", kSegments, kMicrobatches));
   for (const auto& [name, plan] : plans) {
@@ -131,8 +165,8 @@ TEST_P(DeviceCheckModels, LossesAndWeightsAreBitEqualUnderUnlikePlans) {
 
 // The processor's losses are close: they are computed from the same weights and samples.
 TEST_P(DeviceCheckModels, LossesAreCloseToTheProcessors) {
-  const auto [family, compute] = GetParam();
-  const graph::Graph graph = Model(family, compute, 16);
+  const auto [kind, compute] = GetParam();
+  const graph::Graph graph = Model(kind, compute, 16);
   const program::Plan plan = program::SingleWorkerPlan("w0", kSegments, kMicrobatches);
   const Trained here =
       Train(graph, plan, {.steps = 10, .make_device = [](int /*rank*/) { return *OpenChecked(); }});
@@ -147,16 +181,40 @@ TEST_P(DeviceCheckModels, LossesAreCloseToTheProcessors) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models,
-    DeviceCheckModels,
-    ::testing::Combine(::testing::Values(graph::ModelFamily::kLlama, graph::ModelFamily::kGpt2),
-                       ::testing::Values(DType::kF32, DType::kBF16)),
-    [](const auto& parameter) {
-      return fmt::format(
-          "{}{}", std::get<0>(parameter.param) == graph::ModelFamily::kLlama ? "Llama" : "Gpt2",
-          DTypeName(std::get<1>(parameter.param)));
-    });
+std::string NameOf(const ::testing::TestParamInfo<ModelAndType>& parameter) {
+  static const std::map<Kind, std::string> names = {{Kind::kLlama, "Llama"},
+                                                    {Kind::kGpt2, "Gpt2"},
+                                                    {Kind::kHeadsOf64, "HeadsOf64"},
+                                                    {Kind::kHeadsOf128, "HeadsOf128"}};
+  const auto [kind, compute] = parameter.param;
+  return fmt::format("{}{}", names.at(kind), DTypeName(compute));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models,
+                         DeviceCheckModels,
+                         ::testing::Combine(::testing::Values(Kind::kLlama, Kind::kGpt2),
+                                            ::testing::Values(DType::kF32, DType::kBF16)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Heads,
+                         DeviceCheckModels,
+                         ::testing::Combine(::testing::Values(Kind::kHeadsOf64, Kind::kHeadsOf128),
+                                            ::testing::Values(DType::kBF16)),
+                         NameOf);
+
+// Attention by libtorch would pass all the others, too.
+TEST(DeviceCheckAttention, CommonHeadsAreCudnnsWhereTheArithmeticSaysSo) {
+  auto device = OpenChecked();
+  ASSERT_TRUE(device.ok()) << device.status().ToString();
+  const Arithmetic arithmetic = (*device)->arithmetic();
+  const auto attention = arithmetic.find("attention");
+  if (attention == arithmetic.end() || !attention->second.starts_with("cudnn")) {
+    GTEST_SKIP() << "no cuDNN computes attention here";
+  }
+  for (const int64_t head_dim : {64, 128}) {
+    EXPECT_TRUE(CudnnTakes(**device, head_dim)) << "heads of " << head_dim;
+  }
+  Note("attention", {{"heads_of_8", CudnnTakes(**device, 8)}});
+}
 
 // A model as people train it; on the processor one of its shape that is small.
 graph::Graph LargeModel(DType compute) {
@@ -168,14 +226,7 @@ graph::Graph LargeModel(DType compute) {
                                   .num_attention_heads = Size(4, 12),
                                   .num_key_value_heads = Size(2, 12),
                                   .max_position_embeddings = Size(16, 1024)};
-  const auto graph = graph::BuildTrainingGraph(
-      config, {.microbatch_size = Size(2, 8),
-               .sequence_length = Size(16, 1024),
-               .compute = compute,
-               .loss_scale = 1.0 / static_cast<double>(kMicrobatches * Size(2 * 16, 8 * 1024)),
-               .optimizer = {}});
-  EXPECT_TRUE(graph.ok()) << graph.status().ToString();
-  return *graph;
+  return Built(config, compute, Size(2, 8), Size(16, 1024));
 }
 
 // It judges no time: the figures are for people. The first steps warm up.

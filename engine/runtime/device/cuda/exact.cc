@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "engine/runtime/device/cuda/cudnn_library.h"
+
 namespace heddle::runtime::cuda {
 namespace {
 
@@ -20,13 +22,6 @@ std::string CublasVersion() {
     ask(i, &parts[i]);
   }
   return fmt::format("{}.{}.{}", parts[0], parts[1], parts[2]);
-}
-
-// 91900 for 9.19.0.
-std::string CudnnVersion() {
-  using Version = size_t (*)();
-  const auto ask = reinterpret_cast<Version>(dlsym(RTLD_DEFAULT, "cudnnGetVersion"));
-  return ask == nullptr ? "unknown" : std::to_string(ask());
 }
 
 std::string ModelOf(int ordinal) {
@@ -63,6 +58,7 @@ Arithmetic CudaArithmetic(int ordinal, const machine::Cards& cards) {
                                HEDDLE_CUDA_COMPILER)},
           {"cublas", CublasVersion()},
           {"cudnn", CudnnVersion()},
+          {"attention", AttentionName()},
           {"libtorch", host.at("libtorch")},
           {"libc", host.at("libc")},
           {"compiler", host.at("compiler")}};

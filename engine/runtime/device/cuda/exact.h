@@ -16,8 +16,8 @@ void ComputeExactly();
 
 /// The arithmetic of CUDA's card `ordinal`: "card" (its model, its compute capability and the number
 /// of its multiprocessors, by which libraries choose kernels), "driver", "cuda" (the runtime, and
-/// the compiler of Heddle's kernels), "cublas", "cudnn", "libtorch", "libc" and "compiler", which
-/// compute the factors of an update.
+/// the compiler of Heddle's kernels), "cublas", "cudnn", "attention" (AttentionName), "libtorch", "libc"
+/// and "compiler", which compute the factors of an update.
 Arithmetic CudaArithmetic(int ordinal, const machine::Cards& cards);
 
 }  // namespace heddle::runtime::cuda

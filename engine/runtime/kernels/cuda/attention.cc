@@ -1,7 +1,9 @@
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "engine/graph/head_groups.h"
+#include "engine/runtime/kernels/cuda/cudnn_attention.h"
 #include "engine/runtime/kernels/cuda/operands.h"
 
 namespace heddle::runtime::cuda {
@@ -9,13 +11,22 @@ namespace {
 
 constexpr int64_t kMostHeadDim = 256;  // Of libtorch's flash attention.
 
-// libtorch's flash attention takes bf16, heads of a multiple of 8, and equal groups of query heads.
-bool FitsFlash(const graph::Node& node, Inputs in, size_t query) {
+// cuDNN and libtorch's flash attention take bf16, heads of a multiple of 8, and equal groups of query
+// heads. cuDNN goes first, and flash takes what it refuses.
+bool FitsFused(const graph::Node& node, Inputs in, size_t query) {
   const graph::HeadGroups groups(node.attributes);
   const int64_t head_dim = in[query].size(2) / groups.heads;
   return in[query].scalar_type() == at::kBFloat16 && head_dim % 8 == 0 &&
          head_dim <= kMostHeadDim && groups.before == 0 &&
          groups.heads == groups.kv_heads * groups.group;
+}
+
+AttentionShape ShapeOf(const graph::HeadGroups& groups, const at::Tensor& query) {
+  return {.batch = query.size(0),
+          .length = query.size(1),
+          .heads = groups.heads,
+          .kv_heads = groups.kv_heads,
+          .head_dim = query.size(2) / groups.heads};
 }
 
 // [B, T, heads*d] as [B, T, heads, d], without a copy.
@@ -29,10 +40,13 @@ double ScaleOf(const at::Tensor& query) {
 
 // q [B, T, H*d], k, v [B, T, G*d] -> o [B, T, H*d], lse [B, H, T].
 Tensors Forward(const graph::Node& node, Inputs in, const KernelContext& context) {
-  if (!FitsFlash(node, in, 0)) {
+  if (!FitsFused(node, in, 0)) {
     return Plain("attention", node, in, context);
   }
   const graph::HeadGroups groups(node.attributes);
+  if (auto outputs = CudnnAttention(ShapeOf(groups, in[0]), in)) {
+    return *std::move(outputs);
+  }
   const at::Tensor q = Heads(in[0], groups.heads);
   const at::Tensor k = Heads(in[1], groups.kv_heads);
   const at::Tensor v = Heads(in[2], groups.kv_heads);
@@ -42,13 +56,16 @@ Tensors Forward(const graph::Node& node, Inputs in, const KernelContext& context
   return {std::get<0>(result).reshape(in[0].sizes()), std::get<1>(result).contiguous()};
 }
 
-// do, q, k, v, o, lse -> dq, dk, dv. The same bits each time under libtorch's deterministic flag,
-// which the device has set for the process (device/cuda/exact.h).
+// do, q, k, v, o, lse -> dq, dk, dv. Flash gives the same bits each time under libtorch's
+// deterministic flag, which the device has set for the process (device/cuda/exact.h).
 Tensors Gradient(const graph::Node& node, Inputs in, const KernelContext& context) {
-  if (!FitsFlash(node, in, 1)) {
+  if (!FitsFused(node, in, 1)) {
     return Plain("attention_gradient", node, in, context);
   }
   const graph::HeadGroups groups(node.attributes);
+  if (auto outputs = CudnnAttentionGradient(ShapeOf(groups, in[1]), in)) {
+    return *std::move(outputs);
+  }
   const at::Tensor q = Heads(in[1], groups.heads);
   const at::Tensor k = Heads(in[2], groups.kv_heads);
   const at::Tensor v = Heads(in[3], groups.kv_heads);
