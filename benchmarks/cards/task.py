@@ -4,7 +4,7 @@ over_eager, over_compile   tokens/s of `heddle train` with one worker over those
 predicted_over_measured    step seconds that the plan predicts over the median of the measured ones
 
 Environment: HEDDLE_CARD          the worker's device (default: cuda:0); `cpu` tries the task itself, with tiny models
-             HEDDLE_CARD_SECONDS  the longest that one run may take with its start; what it has measured until then counts
+             HEDDLE_CARD_SECONDS  the longest that one run may take with its start; what it measured until then counts
 Each run's figures are a line of JSON as soon as it has ended: in FILE.runs with --json FILE, else in the runs' folder.
 """
 import array
@@ -42,7 +42,8 @@ def write_tokens(path, shape, samples):
     """One batch of random ids: each step sees all of it whatever their order, so that its loss falls."""
     source = random.Random(1)
     with open(path, "wb") as out:
-        array.array("H", [source.randrange(shape["vocabulary"]) for _ in range(samples * shape["length"] + 1)]).tofile(out)
+        ids = [source.randrange(shape["vocabulary"]) for _ in range(samples * shape["length"] + 1)]
+        array.array("H", ids).tofile(out)
 
 
 class Case:
@@ -92,7 +93,7 @@ checkpoint: {{last: false}}
                 cut = time.monotonic() > deadline
                 time.sleep(0.05)
             if cut:
-                report.say(f"{self.name}: heddle: {len(run.events('step'))} of {self.steps} steps within {self.seconds} s")
+                report.say(f"{self.name}: heddle: {len(run.events('step'))} of {self.steps} steps, {self.seconds} s")
             elif run.process.returncode != 0:
                 raise run.failure()
         finally:
@@ -157,10 +158,12 @@ checkpoint: {{last: false}}
         self.check_losses(label, figures["losses"])
         self.runs.setdefault(label, []).append(figures)
         with open(self.results, "a", encoding="utf-8") as out:
-            out.write(json.dumps({"case": self.name, "implementation": label, "device": self.device, **figures}) + "\n")
-        tokens = self.samples * self.shape["length"]
-        report.say(f"{self.name}: {label}: {tokens / figures['step_seconds']:.0f} tokens/s, loss {figures['losses'][0]:.3f} "
-                   f"to {figures['losses'][-1]:.3f}" + (f", {figures['memory'] / 1e9:.2f} GB" if figures["memory"] else ""))
+            line = {"case": self.name, "implementation": label, "device": self.device, **figures}
+            out.write(json.dumps(line) + "\n")
+        rate = self.samples * self.shape["length"] / figures["step_seconds"]
+        memory = f", {figures['memory'] / 1e9:.3f} GB" if figures["memory"] else ""
+        report.say(f"{self.name}: {label}: {rate:.0f} tokens/s, loss {figures['losses'][0]:.3f} to "
+                   f"{figures['losses'][-1]:.3f}{memory}")
 
     def repetition(self, number, deadline):
         labels = [label for label in ("heddle", *PEERS) if label not in self.broken]
@@ -196,7 +199,8 @@ checkpoint: {{last: false}}
         for label, mode in PEERS.items():
             if label in self.runs:
                 rows.add(case, "heddle", True, f"over_{mode}", figure(label, "step_seconds") / ours, "ratio")
-        rows.add(case, "heddle", True, "predicted_over_measured", figure("heddle", "predicted_step_seconds") / ours, "ratio")
+        predicted = figure("heddle", "predicted_step_seconds")
+        rows.add(case, "heddle", True, "predicted_over_measured", predicted / ours, "ratio")
 
 
 def run(options, rows):
@@ -208,7 +212,8 @@ def run(options, rows):
     device = os.environ.get("HEDDLE_CARD", "cuda:0")
     # The processor's profile is measured once for all runs of a model: nothing of it is compared.
     os.environ["HEDDLE_CACHE"] = os.path.join(options.folder, "cache")
-    cases = [Case(name, options, device, seconds) for name, (*_, quick) in (TINY_CASES if device == "cpu" else CASES).items()
+    known = TINY_CASES if device == "cpu" else CASES
+    cases = [Case(name, options, device, seconds) for name, (*_, quick) in known.items()
              if options.only in name and (quick or not options.quick)]
     for case in cases:
         for number in range(settings["repetitions"]):
