@@ -7,7 +7,7 @@ Appends to `out` one line of JSON for each window of steps, as soon as it has en
 "torch", "card"}: the seconds of its steps on average, the most bytes of the card that tensors have taken so far, the
 version, and the card's name (both null on a processor). Begins no window after `seconds`, counted from the start.
 
-bf16 parameters; fp32 masters of them, which a fused AdamW updates. The card is waited for once a window, not every step.
+bf16 parameters; fp32 masters of them, which a fused AdamW updates. The card is waited for once a window, not a step.
 `compile`: each layer, and the head with the loss. Its first window has the compilation in it.
 """
 import json
