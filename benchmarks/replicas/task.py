@@ -7,7 +7,6 @@ stall_seconds    for which one snapshot stopped a worker's training, on average
 """
 import json
 import os
-import urllib.request
 
 from support import heddle, report
 
@@ -18,32 +17,12 @@ WARM = 20  # Steps that are not counted.
 TIMEOUT = 600
 
 
-def scrape(run):
-    """The sums of the workers' metrics by name, buckets left out."""
-    with open(os.path.join(run.folder, "job.json"), encoding="utf-8") as file:
-        coordinator = json.load(file)["metrics"]
-    with urllib.request.urlopen(f"http://{coordinator}/sd", timeout=10) as answer:
-        groups = json.load(answer)
-    sums = {}
-    for group in groups:
-        for target in group["targets"]:
-            if target == coordinator:
-                continue
-            with urllib.request.urlopen(f"http://{target}/metrics", timeout=10) as answer:
-                for line in answer.read().decode().splitlines():
-                    if not line.startswith("#") and "_bucket" not in line:
-                        name, value = line.rsplit(" ", 1)
-                        name = name.split("{")[0]
-                        sums[name] = sums.get(name, 0.0) + float(value)
-    return sums
-
-
 def train(folder, job, steps, overrides):
     run = heddle.Train(folder, job, overrides).start()
     try:
         heddle.wait_until("the last steps", lambda: run.check_running() or len(run.events("step")) >= steps - 10,
                           TIMEOUT)
-        figures = scrape(run)
+        figures = heddle.scrape(run)
         run.finish(TIMEOUT)
     finally:
         run.stop()

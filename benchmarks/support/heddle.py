@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+import urllib.request
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Every run measures its workers anew: repetitions are independent.
@@ -100,6 +101,26 @@ def wait_until(what, condition, timeout):
         if time.monotonic() > deadline:
             raise Failure(f"not within {timeout} s: {what}")
         time.sleep(0.1)
+
+
+def scrape(run):
+    """The sums of the workers' metrics by name, buckets left out."""
+    with open(os.path.join(run.folder, "job.json"), encoding="utf-8") as file:
+        coordinator = json.load(file)["metrics"]
+    with urllib.request.urlopen(f"http://{coordinator}/sd", timeout=10) as answer:
+        groups = json.load(answer)
+    sums = {}
+    for group in groups:
+        for target in group["targets"]:
+            if target == coordinator:
+                continue
+            with urllib.request.urlopen(f"http://{target}/metrics", timeout=10) as answer:
+                for line in answer.read().decode().splitlines():
+                    if not line.startswith("#") and "_bucket" not in line:
+                        name, value = line.rsplit(" ", 1)
+                        name = name.split("{")[0]
+                        sums[name] = sums.get(name, 0.0) + float(value)
+    return sums
 
 
 def command(*arguments, timeout=300):

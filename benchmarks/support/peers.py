@@ -8,5 +8,5 @@ def folder():
 
 
 def python():
-    """The interpreter with PyPI's PyTorch."""
-    return os.path.join(folder(), "torch/bin/python")
+    """The interpreter with PyPI's PyTorch, or another one that has it."""
+    return os.environ.get("HEDDLE_PEER_PYTHON") or os.path.join(folder(), "torch/bin/python")
