@@ -56,7 +56,7 @@ class Case:
         self.samples = self.microbatches * self.shape["microbatch"]
         self.tokens = os.path.join(self.folder, "tokens.bin")
         write_tokens(self.tokens, self.shape, self.samples)
-        # Of a card's worker: for the profile, which the processor measures.
+        # Of a card's worker: for the initial weights.
         self.threads = 1 if device == "cpu" else len(os.sched_getaffinity(0))
         self.runs = {}  # By implementation: the figures of each run.
         self.broken = set()
@@ -210,7 +210,7 @@ def run(options, rows):
     seconds = int(os.environ.get("HEDDLE_CARD_SECONDS", settings["seconds"]))
     deadline = time.monotonic() + (BUDGET if options.quick else float("inf"))
     device = os.environ.get("HEDDLE_CARD", "cuda:0")
-    # The processor's profile is measured once for all runs of a model: nothing of it is compared.
+    # The profile is measured once for all runs of a model: nothing of it is compared.
     os.environ["HEDDLE_CACHE"] = os.path.join(options.folder, "cache")
     known = TINY_CASES if device == "cpu" else CASES
     cases = [Case(name, options, device, seconds) for name, (*_, quick) in known.items()

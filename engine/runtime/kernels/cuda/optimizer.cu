@@ -21,7 +21,9 @@ __global__ void Squares(const T* values, int64_t count, double* sums) {
   }
 }
 
-// torch.optim.AdamW with decoupled decay, by element; N elements a thread.
+// torch.optim.AdamW with decoupled decay, by element; N elements a thread. It rounds where the
+// processor's loop does (../simd/loops/optimizer.cc), and has its bits: workers that hold the same
+// parameters compare their state, on whatever they compute.
 template <typename T, int N>
 __global__ void Update(float* master,
                        float* exp_avg,
@@ -44,10 +46,11 @@ __global__ void Update(float* master,
   Load<float, N>(gradient + first, g);
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    const float scaled = g[j] * f.clip;
-    m[j] = m[j] * f.beta1 + scaled * f.rest1;
-    v[j] = v[j] * f.beta2 + scaled * scaled * f.rest2;
-    p[j] = p[j] * f.decay - f.rate * m[j] / (sqrtf(v[j]) * f.root + f.epsilon);
+    const float scaled = __fmul_rn(g[j], f.clip);
+    m[j] = __fmaf_rn(m[j], f.beta1, __fmul_rn(scaled, f.rest1));
+    v[j] = __fmaf_rn(v[j], f.beta2, __fmul_rn(__fmul_rn(scaled, scaled), f.rest2));
+    const float denominator = __fmaf_rn(__fsqrt_rn(v[j]), f.root, f.epsilon);
+    p[j] = __fmaf_rn(p[j], f.decay, -__fmul_rn(f.rate, __fdiv_rn(m[j], denominator)));
   }
   Store<float, N>(master + first, p);
   Store<float, N>(exp_avg + first, m);

@@ -40,6 +40,20 @@ bool All(bool value);
 
 using std::isnan;
 
+// Each rounds once, to nearest.
+inline float __fmul_rn(float a, float b) {
+  return a * b;
+}
+inline float __fmaf_rn(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+inline float __fdiv_rn(float a, float b) {
+  return a / b;
+}
+inline float __fsqrt_rn(float a) {
+  return std::sqrt(a);
+}
+
 inline void __syncthreads() {
   hosted::Barrier();
 }
