@@ -68,12 +68,30 @@ Result<std::vector<double>> MedianSeconds(Bench& bench, const Pieces& pieces) {
   return medians;
 }
 
-// Values that every operator accepts: small positive token ids (also valid positions), and normal
-// numbers.
-at::Tensor SampleInput(Device& device, const graph::TensorType& type) {
-  const auto make = [type, options = at::TensorOptions(device.type())] {
-    if (type.dtype == DType::kI32 || type.dtype == DType::kI64) {
-      return at::randint(0, 2, type.shape, options.dtype(ToScalarType(type.dtype)));
+bool IsTokens(const graph::TensorType& type) {
+  return type.dtype == DType::kI32 || type.dtype == DType::kI64;
+}
+
+// The number of token ids that the node knows: a table has a row for each, and logits a column. The
+// time of some kernels depends on how many tokens are alike.
+int64_t VocabularyOf(const graph::Graph& graph, const graph::Node& node) {
+  if (const auto given = node.attributes.FindInt("vocabulary")) {
+    return *given;
+  }
+  for (const graph::TensorId input : node.inputs) {
+    const graph::TensorType& type = graph.tensor(input).type;
+    if (!IsTokens(type)) {
+      return node.op->name() == "embedding" ? type.shape.front() : type.shape.back();
+    }
+  }
+  return 1;
+}
+
+// Values that every operator accepts: token ids below `vocabulary`, and normal numbers.
+at::Tensor SampleInput(Device& device, const graph::TensorType& type, int64_t vocabulary = 1) {
+  const auto make = [type, vocabulary, options = at::TensorOptions(device.type())] {
+    if (IsTokens(type)) {
+      return at::randint(0, vocabulary, type.shape, options.dtype(ToScalarType(type.dtype)));
     }
     return at::randn(type.shape, options).mul_(0.5).to(ToScalarType(type.dtype));
   };
@@ -136,11 +154,12 @@ Result<std::vector<std::shared_ptr<Sample>>> DistinctNodes(const graph::Graph& g
     if (sample->kernel == nullptr) {
       return InternalError("operator {} has no kernel", node.op->name());
     }
+    const int64_t vocabulary = VocabularyOf(graph, node);
     std::vector<graph::TensorType> input_types;
     std::vector<graph::TensorType> output_types;
     for (const graph::TensorId input : node.inputs) {
       input_types.push_back(graph.tensor(input).type);
-      sample->inputs.push_back(SampleInput(device, input_types.back()));
+      sample->inputs.push_back(SampleInput(device, input_types.back(), vocabulary));
     }
     for (const graph::TensorId output : node.outputs) {
       output_types.push_back(graph.tensor(output).type);

@@ -170,6 +170,30 @@ bool Queues::Ended(const Event& event) {
   return HasEnded(event);
 }
 
+void Gate::Open() {
+  const MutexLock lock(mutex_);
+  open_ = true;
+  opened_.NotifyAll();
+}
+
+void Gate::Await() {
+  const Deadline deadline = After(kLongestHold);
+  const MutexLock lock(mutex_);
+  while (!open_ && Now() < deadline) {
+    opened_.WaitUntil(mutex_, deadline);
+  }
+}
+
+std::shared_ptr<Gate> Queues::HoldCompute() {
+  Use();
+  auto gate = std::make_shared<Gate>();
+  // Called by a thread of the driver, when the stream gets there.
+  const auto await = [](void* data) { static_cast<Gate*>(data)->Await(); };
+  Try(cudaLaunchHostFunc(stream(Queue::kCompute), await, gate.get()), "cudaLaunchHostFunc");
+  MarkOf(Queue::kCompute, {.tensors = {}, .memory = {gate}});
+  return gate;
+}
+
 Duration Queues::Between(const Event& begin, const Event& end) {
   float milliseconds = 0;
   Try(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "cudaEventElapsedTime");

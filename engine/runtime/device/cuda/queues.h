@@ -30,6 +30,21 @@ enum class Queue : uint8_t { kCompute, kDown, kUp };
 /// A point of a stream. Empty: it could not be recorded.
 using Event = std::shared_ptr<CUevent_st>;
 
+/// Holds a stream back. Thread: any.
+class Gate {
+ public:
+  void Open() HEDDLE_EXCLUDES(mutex_);
+  /// Returns when it is open, or after kLongestHold.
+  void Await() HEDDLE_EXCLUDES(mutex_);
+
+ private:
+  Mutex mutex_;
+  CondVar opened_;
+  bool open_ HEDDLE_GUARDED_BY(mutex_) = false;
+};
+/// A piece of work that waits for the card while it is held back would wait for ever.
+inline constexpr Duration kLongestHold = std::chrono::milliseconds(200);
+
 /// Thread: any; BeginWork and EndWork from the one that computes.
 class Queues : public std::enable_shared_from_this<Queues> {
  public:
@@ -68,6 +83,9 @@ class Queues : public std::enable_shared_from_this<Queues> {
   void BeginWork();
   void EndWork() HEDDLE_EXCLUDES(mutex_);
 
+  /// Holds back what is queued to compute from now on until the result is opened, for kLongestHold
+  /// at most: the card then runs it without waiting for the host between two pieces.
+  std::shared_ptr<Gate> HoldCompute();
   /// A point of the compute queue whose time counts, and the time between two that have ended.
   Event Point() { return Record(Queue::kCompute, Timed::kYes); }
   Duration Between(const Event& begin, const Event& end);

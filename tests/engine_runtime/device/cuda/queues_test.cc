@@ -110,6 +110,24 @@ TEST_F(QueuesTest, ACopyKeepsWhatItUsesUntilItHasEnded) {
   EXPECT_TRUE(seen.expired());
 }
 
+TEST_F(QueuesTest, HeldComputeRunsOnceTheGateIsOpenOrItsTimeIsUp) {
+  for (const bool opens : {true, false}) {
+    const std::vector<std::byte> value = Noise(1000, 3);
+    std::vector<std::byte> result(value.size());
+    const std::shared_ptr<Gate> gate = queues_->HoldCompute();
+    const Event begin = queues_->Point();
+    Compute(result.data(), value.data(), value.size());
+    const Event end = queues_->Point();
+    EXPECT_NE(result, value);
+    if (opens) {
+      gate->Open();
+    }
+    ASSERT_TRUE(queues_->Drain(After(kPatience)).ok());
+    EXPECT_EQ(result, value);
+    EXPECT_GT(queues_->Between(begin, end), Duration{});
+  }
+}
+
 TEST_F(QueuesTest, WaitsEndAtTheirDeadline) {
   testing::HoldCuda(true);
   const Mark mark = queues_->MarkOf(Queue::kUp, {});
