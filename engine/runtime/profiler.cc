@@ -87,21 +87,35 @@ int64_t VocabularyOf(const graph::Graph& graph, const graph::Node& node) {
   return 1;
 }
 
-// Values that every operator accepts: token ids below `vocabulary`, and normal numbers.
+// Values that every operator accepts: token ids below `vocabulary`, and normal numbers. They take no
+// time of an emulated device: workers of one machine that measure together would drift apart.
 at::Tensor SampleInput(Device& device, const graph::TensorType& type, int64_t vocabulary = 1) {
-  const auto make = [type, vocabulary, options = at::TensorOptions(device.type())] {
-    if (IsTokens(type)) {
-      return at::randint(0, vocabulary, type.shape, options.dtype(ToScalarType(type.dtype)));
+  at::Tensor value = device.Empty(type);
+  device.Prepare([value, vocabulary]() mutable {
+    if (at::isFloatingType(value.scalar_type())) {
+      value.normal_(0, 0.5);
+    } else {
+      value.random_(0, vocabulary);
     }
-    return at::randn(type.shape, options).mul_(0.5).to(ToScalarType(type.dtype));
-  };
-  return device.Compute([make] { return Device::Outputs{make()}; }, {&type}).front();
+  });
+  return value;
 }
 
-// Rates of folding, updating and copying at a size beyond the caches of one core, or of a card.
+// Of each operand of the rates by byte: beyond the caches of one core, or of a card, but for all
+// four no more than an eighth of a card's memory.
+int64_t RateElements(const Device& device) {
+  constexpr int64_t kOnHost = 1 << 20;
+  constexpr int64_t kOnCard = 1 << 25;
+  if (device.is_host()) {
+    return kOnHost;
+  }
+  const int64_t memory = device.memory_cap();
+  return memory == 0 ? kOnCard : std::clamp<int64_t>(memory / 128, 1, kOnCard);
+}
+
+// Rates of folding, updating and copying.
 Status MeasureByteRates(Bench& bench, program::WorkerProfile& profile) {
-  const graph::TensorType type{.dtype = DType::kF32,
-                               .shape = {bench.device.is_host() ? 1 << 20 : 1 << 25}};
+  const graph::TensorType type{.dtype = DType::kF32, .shape = {RateElements(bench.device)}};
   std::vector<at::Tensor> values;
   for (int i = 0; i < 4; ++i) {
     values.push_back(SampleInput(bench.device, type));
@@ -211,7 +225,6 @@ Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph,
   } catch (const std::exception& error) {  // libtorch's.
     profile = InternalError("profiling: {}", error.what());
   }
-  device.clock().TakeBusy();  // Of the operands.
   return profile;
 }
 

@@ -44,7 +44,7 @@ TEST(ProfilerTest, EveryNodeAndRateIsMeasuredOnEachDevice) {
         SmallModel(family, DType::kBF16, family == graph::ModelFamily::kGpt2 ? 0.1 : 0.0);
     CpuDevice processor;
     ExpectWhole(graph, Profiled(graph, processor));
-    FakeDevice fake({.memory_bytes = size_t{1} << 30});
+    FakeDevice fake({});
     ExpectWhole(graph, Profiled(graph, fake));
     EXPECT_THAT(fake.violations(), IsEmpty());
     for (Device* const device : {static_cast<Device*>(&processor), static_cast<Device*>(&fake)}) {
@@ -68,7 +68,7 @@ TEST(ProfilerTest, AnEmulatedProcessorTakesAsMuchLonger) {
 
 TEST(ProfilerTest, ADeviceThatIsLostIsNamed) {
   const graph::Graph graph = SmallModel(graph::ModelFamily::kLlama, DType::kF32, 0);
-  FakeDevice lost({.memory_bytes = size_t{1} << 30, .error_in_work = 40});
+  FakeDevice lost({.error_in_work = 40});
   Progress progress;
   EXPECT_FALSE(MeasureProfile(graph, lost, progress).ok());
 }
