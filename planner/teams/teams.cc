@@ -359,10 +359,11 @@ std::vector<Team> MakeTeams(const graph::Heads& heads,
 
 Result<SearchOutcome> SearchTeams(const SearchRequest& request, int size) {
   if (size == 1) {
-    SearchRequest single = request;
-    if (single.previous.has_value() && !single.previous->layouts.empty()) {
-      single.previous.reset();  // A plan file's groups, of which this search knows nothing.
+    if (!request.previous.has_value() || request.previous->layouts.empty()) {
+      return Search(request);
     }
+    SearchRequest single = request;
+    single.previous.reset();  // A plan file's groups, of which this search knows nothing.
     return Search(single);
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::unique_ptr<Problem> workers, MakeProblem(request));
