@@ -74,11 +74,12 @@ def lose_a_member(folder, chance, expected):
 
 
 def divide_anew(folder):
-    """One of two becomes slower: it gets a smaller share of each layer, of which it has what it keeps."""
+    """One of two becomes slower: it gets a smaller share of each layer, of which it has what it keeps. Both are
+    emulated from the start: one that is not would be measured without sleeps, and caches are colder after them."""
     endless = ["steps=100000", "checkpoint.every=0"]
     run = Run(os.path.join(folder, "anew"),
               overrides=[*endless, "determinism=relaxed", "parallel.tensor=2",
-                         "workers=[{name: a}, {name: b, emulate: {speed: 0.9}}]"]).start()
+                         "workers=[{name: a, emulate: {speed: 0.9}}, {name: b, emulate: {speed: 0.9}}]"]).start()
     run.wait_step(8)
     plans = len(run.events("plan"))
     changed = heddle("emulate", "b", "speed=0.25", "--run", run.folder)
