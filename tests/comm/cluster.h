@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -180,12 +181,15 @@ class Cluster {
     return options;
   }
 
-  /// Connects all workers in `generation` and runs `body` on each, in a thread of its own.
+  /// Connects all workers in `generation`, and then runs `body` on each, in a thread of its own: one
+  /// that aborts at once must not end another's Connect.
   void Run(int64_t generation, const Body& body) {
+    std::latch tried(size());
     std::vector<std::thread> threads;
     for (int rank = 0; rank < size(); ++rank) {
-      threads.emplace_back([this, rank, generation, &body] {
+      threads.emplace_back([this, rank, generation, &body, &tried] {
         auto communicator = endpoint(rank).Connect(Options(rank, generation), After(kAmple));
+        tried.arrive_and_wait();
         ASSERT_TRUE(communicator.ok()) << Name(rank) << ": " << communicator.status().ToString();
         body(rank, **communicator);
       });
