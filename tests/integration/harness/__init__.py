@@ -18,8 +18,10 @@ import processes  # pylint: disable=wrong-import-position,import-error
 import seeds  # pylint: disable=wrong-import-position,import-error
 seed = seeds.seed
 HEDDLE = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "build/release/bin/heddle"
-# Every run measures its workers anew: a profile of another moment's load must not reach it.
-os.environ["HEDDLE_CACHE"] = ""
+# The first run of a test measures its workers, for all of its runs: seconds each time. Another test's load must not
+# reach it.
+CACHE = tempfile.TemporaryDirectory(prefix="heddle-test-cache-")  # pylint: disable=consider-using-with
+os.environ["HEDDLE_CACHE"] = CACHE.name
 SMOKE = os.path.join(REPOSITORY, "configs", "smoke.yaml")
 
 
