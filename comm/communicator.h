@@ -258,6 +258,16 @@ class Communicator {
                             std::span<std::byte> output,
                             DType dtype,
                             const CollectiveOptions& options) = 0;
+  /// Adds like ReduceTree, and leaves member i's share of counts[i] elements in its `output`.
+  /// `counts` is the same at all members; zeros are allowed. Each of `mine` has sum(counts)
+  /// elements. What all members send is less than for ReduceTree by the results, which no other
+  /// member gets. Memory: as for ReduceTree.
+  virtual Status ReduceScatterTree(const TreeContributions& contributions,
+                                   std::span<const std::span<const std::byte>> mine,
+                                   std::span<std::byte> output,
+                                   std::span<const int64_t> counts,
+                                   DType dtype,
+                                   const CollectiveOptions& options) = 0;
 
   /// Runs `call`, which makes one collective of this communicator, on a progress thread of the
   /// communicator, and returns at once. Urgent calls and the others have threads of their own, so

@@ -165,6 +165,12 @@ Status ReduceByTree(Collective& call,
                     std::span<const std::span<const std::byte>> mine,
                     std::span<std::byte> output,
                     DType dtype);
+Status ReduceScatterByTree(Collective& call,
+                           const FoldPlan& plan,
+                           std::span<const std::span<const std::byte>> mine,
+                           std::span<std::byte> output,
+                           const Segments& segments,
+                           DType dtype);
 /// All-reduce by the algorithm that `topology` chooses.
 Status AllReduceAmong(Collective& call,
                       const Topology& topology,

@@ -1,6 +1,7 @@
-// The reproducible reduction. The tensor is cut into slices, one an owner; every member sends its
+// The reproducible reductions. The tensor is cut into slices, one an owner; every member sends its
 // partial sums of a slice to the slice's owner, who adds them in the order of
-// base/tensor/reduction_tree.h and sends the result to all. Slices go in pieces, a few in flight,
+// base/tensor/reduction_tree.h and, unless each member is to have its slice alone, sends the result
+// to all. Slices go in pieces, a few in flight,
 // so that folding overlaps both journeys. A sum whose operands one member holds alone is added
 // there before it is sent: the same addition of the same bits.
 #include <algorithm>
@@ -17,30 +18,33 @@ namespace {
 
 constexpr int64_t kWindow = 3;  ///< Pieces in flight.
 
+/// Who adds what of a tensor, and who gets it.
+struct Division {
+  Segments slices;
+  std::vector<int> owners;  ///< Position by slice; at most one slice each.
+  bool scatter = false;     ///< A slice's sum is its owner's alone, whose output it is.
+};
+
 class TreeReduction {
  public:
   TreeReduction(Collective& call,
                 const FoldPlan& plan,
                 std::span<const std::span<const std::byte>> mine,
                 std::span<std::byte> output,
+                Division division,
                 DType dtype)
       : call_(call),
         plan_(plan),
         mine_(mine),
         output_(output),
         dtype_(dtype),
-        element_(SizeOf(dtype)) {
-    const auto bytes = static_cast<int64_t>(output.size());
-    const int owners = ReduceTreeOwners(call.size(), bytes);
-    slices_ = Segments::Even(bytes / element_, owners);
-    for (int i = 0; i < owners; ++i) {
-      // Small tensors are spread over the members by their tags.
-      owners_.push_back(static_cast<int>((call.tag() + static_cast<uint64_t>(i)) %
-                                         static_cast<uint64_t>(call.size())));
-    }
+        element_(SizeOf(dtype)),
+        slices_(std::move(division.slices)),
+        owners_(std::move(division.owners)),
+        scatter_(division.scatter) {
     // Equal pieces, so that the last is not a sliver.
     int64_t longest = 0;
-    for (int i = 0; i < owners; ++i) {
+    for (int i = 0; i < static_cast<int>(owners_.size()); ++i) {
       longest = std::max(longest, slices_.count(i) * element_);
     }
     pieces_ = std::max<int64_t>(1, (longest + kPieceBytes - 1) / kPieceBytes);
@@ -125,8 +129,10 @@ class TreeReduction {
         Collect(slot, range, piece);
       } else {
         Contribute(slot, owners_[i], range, piece);
-        slot.results.push_back(call_.Recv(owners_[i], Phase::kTreeResult, piece, 0,
-                                          Slice(output_, range.offset, range.size)));
+        if (!scatter_) {
+          slot.results.push_back(call_.Recv(owners_[i], Phase::kTreeResult, piece, 0,
+                                            Slice(output_, range.offset, range.size)));
+        }
       }
     }
     return Status::Ok();
@@ -174,11 +180,12 @@ class TreeReduction {
       for (const Fold& fold : plan_.at_owner) {
         FoldPair(slot.values, fold, range);
       }
-      const auto result = Slice(output_, range.offset, range.size);
+      const int64_t begin = scatter_ ? slices_.begin(static_cast<int>(i)) * element_ : 0;
+      const auto result = Slice(output_, range.offset - begin, range.size);
       const std::span<const std::byte> sum =
           slot.values[0].empty() ? Mine(0, range) : slot.values[0];
       std::memmove(result.data(), sum.data(), sum.size());
-      for (int member = 0; member < call_.size(); ++member) {
+      for (int member = 0; member < call_.size() && !scatter_; ++member) {
         if (member != call_.position()) {
           slot.sent.push_back(call_.Send(member, Phase::kTreeResult, piece, 0, result));
         }
@@ -196,11 +203,20 @@ class TreeReduction {
   const std::span<std::byte> output_;
   const DType dtype_;
   const int64_t element_;
-  Segments slices_;
-  std::vector<int> owners_;  ///< Positions; at most one slice each.
+  const Segments slices_;
+  const std::vector<int> owners_;
+  const bool scatter_;
   int64_t pieces_ = 1;
   std::vector<PieceBuffers> slots_;
 };
+
+Status RunReduction(Collective& call, TreeReduction reduction) {
+  const Status status = reduction.Run();
+  if (!status.ok()) {
+    call.CancelAll();  // Before the buffers of the reduction go.
+  }
+  return status;
+}
 
 }  // namespace
 
@@ -209,12 +225,28 @@ Status ReduceByTree(Collective& call,
                     std::span<const std::span<const std::byte>> mine,
                     std::span<std::byte> output,
                     DType dtype) {
-  TreeReduction reduction(call, plan, mine, output, dtype);
-  const Status status = reduction.Run();
-  if (!status.ok()) {
-    call.CancelAll();  // Before the buffers of the reduction go.
+  const auto bytes = static_cast<int64_t>(output.size());
+  const int owners = ReduceTreeOwners(call.size(), bytes);
+  Division division{.slices = Segments::Even(bytes / SizeOf(dtype), owners), .owners = {}};
+  for (int i = 0; i < owners; ++i) {
+    // Small tensors are spread over the members by their tags.
+    division.owners.push_back(static_cast<int>((call.tag() + static_cast<uint64_t>(i)) %
+                                               static_cast<uint64_t>(call.size())));
   }
-  return status;
+  return RunReduction(call, TreeReduction(call, plan, mine, output, std::move(division), dtype));
+}
+
+Status ReduceScatterByTree(Collective& call,
+                           const FoldPlan& plan,
+                           std::span<const std::span<const std::byte>> mine,
+                           std::span<std::byte> output,
+                           const Segments& segments,
+                           DType dtype) {
+  Division division{.slices = segments, .owners = {}, .scatter = true};
+  for (int i = 0; i < call.size(); ++i) {
+    division.owners.push_back(i);
+  }
+  return RunReduction(call, TreeReduction(call, plan, mine, output, std::move(division), dtype));
 }
 
 }  // namespace heddle::comm

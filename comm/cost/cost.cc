@@ -30,6 +30,38 @@ double WorstLatency(const LinkTable& links, std::span<const int> group) {
   return latency;
 }
 
+// Of a reproducible reduction. `slices`: bytes that each member adds up. `results`: they travel to
+// all.
+double TreeSeconds(const LinkTable& links,
+                   std::span<const int> group,
+                   std::span<const int> contributions,
+                   const std::vector<double>& slices,
+                   bool results) {
+  double worst = 0;
+  double piece = 0;
+  for (size_t own = 0; own < group.size(); ++own) {
+    double sending = 0;
+    double receiving = 0;
+    for (size_t other = 0; other < group.size(); ++other) {
+      if (other == own) {
+        continue;
+      }
+      // To a slice's owner go all own partial sums of it; from an owner comes its slice's result.
+      const double out = contributions[own] * slices[other] + (results ? slices[own] : 0);
+      const double in = contributions[other] * slices[own] + (results ? slices[other] : 0);
+      sending += Bandwidth(links, group[own], group[other], out);
+      receiving += Bandwidth(links, group[other], group[own], in);
+      const double largest = *std::ranges::max_element(slices);
+      piece = std::max(piece, Bandwidth(links, group[own], group[other],
+                                        std::min(largest, static_cast<double>(kPieceBytes))));
+    }
+    worst = std::max({worst, sending, receiving});
+  }
+  // Contributions and results overlap piece by piece, in opposite directions of each link. A slice
+  // of one piece has nothing to overlap with; the time of one more piece accounts for that.
+  return 2 * WorstLatency(links, group) + worst + (results ? piece : 0);
+}
+
 }  // namespace
 
 int ReduceTreeOwners(int members, int64_t bytes) {
@@ -46,31 +78,20 @@ double ReduceTreeSeconds(const LinkTable& links,
   // The owners of a small tensor follow from its tag, which is not known here: the first ones stand
   // for all.
   const auto owners = static_cast<size_t>(ReduceTreeOwners(static_cast<int>(group.size()), bytes));
-  const double slice = static_cast<double>(bytes) / static_cast<double>(owners);
-  double worst = 0;
-  double piece = 0;
-  for (size_t own = 0; own < group.size(); ++own) {
-    double sending = 0;
-    double receiving = 0;
-    for (size_t other = 0; other < group.size(); ++other) {
-      if (other == own) {
-        continue;
-      }
-      // To an owner go all own partial sums of its slice; from an owner comes the slice's result.
-      const auto own_sums = static_cast<double>(contributions[own]);
-      const auto other_sums = static_cast<double>(contributions[other]);
-      const double out = (other < owners ? own_sums : 0) + (own < owners ? 1 : 0);
-      const double in = (own < owners ? other_sums : 0) + (other < owners ? 1 : 0);
-      sending += Bandwidth(links, group[own], group[other], slice * out);
-      receiving += Bandwidth(links, group[other], group[own], slice * in);
-      piece = std::max(piece, Bandwidth(links, group[own], group[other],
-                                        std::min(slice, static_cast<double>(kPieceBytes))));
-    }
-    worst = std::max({worst, sending, receiving});
+  std::vector<double> slices(group.size(), 0);
+  std::fill_n(slices.begin(), owners, static_cast<double>(bytes) / static_cast<double>(owners));
+  return TreeSeconds(links, group, contributions, slices, /*results=*/true);
+}
+
+double ReduceScatterTreeSeconds(const LinkTable& links,
+                                std::span<const int> group,
+                                std::span<const int> contributions,
+                                std::span<const int64_t> shares) {
+  if (group.size() < 2) {
+    return 0;
   }
-  // Contributions and results overlap piece by piece, in opposite directions of each link. A slice
-  // of one piece has nothing to overlap with; the time of one more piece accounts for that.
-  return 2 * WorstLatency(links, group) + worst + piece;
+  return TreeSeconds(links, group, contributions, {shares.begin(), shares.end()},
+                     /*results=*/false);
 }
 
 double AllGatherBytesSeconds(const LinkTable& links, int64_t bytes) {

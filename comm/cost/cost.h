@@ -38,6 +38,13 @@ double ReduceTreeSeconds(const LinkTable& links,
                          std::span<const int> contributions,
                          int64_t bytes);
 
+/// Predicted seconds of Communicator::ReduceScatterTree where group[i] holds contributions[i] partial
+/// sums and gets shares[i] bytes.
+double ReduceScatterTreeSeconds(const LinkTable& links,
+                                std::span<const int> group,
+                                std::span<const int> contributions,
+                                std::span<const int64_t> shares);
+
 /// Predicted seconds of Communicator::AllGatherBytes of `bytes` per worker among all workers.
 double AllGatherBytesSeconds(const LinkTable& links, int64_t bytes);
 

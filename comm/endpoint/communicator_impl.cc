@@ -78,6 +78,12 @@ class CommunicatorImpl final : public Communicator {
                     std::span<std::byte> output,
                     DType dtype,
                     const CollectiveOptions& options) override;
+  Status ReduceScatterTree(const TreeContributions& contributions,
+                           std::span<const std::span<const std::byte>> mine,
+                           std::span<std::byte> output,
+                           std::span<const int64_t> counts,
+                           DType dtype,
+                           const CollectiveOptions& options) override;
 
   Work Start(std::function<Status()> call, bool urgent) override {
     return Work((urgent ? urgent_calls_ : bulk_calls_).Start(std::move(call)));
@@ -297,17 +303,18 @@ Result<std::vector<Bytes>> CommunicatorImpl::AllGatherBytes(std::span<const std:
   return TreeGatherBytes(*call, mine);
 }
 
-Status CommunicatorImpl::ReduceTree(const TreeContributions& contributions,
-                                    std::span<const std::span<const std::byte>> mine,
-                                    std::span<std::byte> output,
-                                    DType dtype,
-                                    const CollectiveOptions& options) {
+// Sums of other types are not reproducible.
+Status CheckReproducible(size_t bytes, DType dtype) {
   if (dtype != DType::kF32 && dtype != DType::kF64) {
     return InvalidArgumentError("a reproducible reduction of {}", DTypeName(dtype));
   }
-  HEDDLE_RETURN_IF_ERROR(CheckElements(output.size(), dtype));
-  HEDDLE_RETURN_IF_ERROR(CheckSize(output.size()));
-  uint64_t counts = HashOf(output.size());
+  HEDDLE_RETURN_IF_ERROR(CheckElements(bytes, dtype));
+  return CheckSize(bytes);
+}
+
+// Goes on from `seed`, the hash of the sizes.
+uint64_t HashOf(const TreeContributions& contributions, uint64_t seed) {
+  uint64_t counts = seed;
   for (const auto& nodes : contributions.nodes) {
     counts = counts * 31 + nodes.size();
     for (const TreeNode& node : nodes) {
@@ -315,7 +322,16 @@ Status CommunicatorImpl::ReduceTree(const TreeContributions& contributions,
                static_cast<uint64_t>(node.index);
     }
   }
-  counts = HashOf(counts);
+  return HashOf(counts);
+}
+
+Status CommunicatorImpl::ReduceTree(const TreeContributions& contributions,
+                                    std::span<const std::span<const std::byte>> mine,
+                                    std::span<std::byte> output,
+                                    DType dtype,
+                                    const CollectiveOptions& options) {
+  HEDDLE_RETURN_IF_ERROR(CheckReproducible(output.size(), dtype));
+  const uint64_t counts = HashOf(contributions, HashOf(output.size()));
   const CallNumber number = group_->calls().Next(
       options, {.kind = CallKind::kReduceTree, .dtype = dtype, .counts = counts});
   HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
@@ -326,6 +342,28 @@ Status CommunicatorImpl::ReduceTree(const TreeContributions& contributions,
       const bool done,
       Concluded(SegmentReduceTree(*group_, plan, mine, output, dtype, counts, options, number)));
   return done ? Status::Ok() : ReduceByTree(*call, plan, mine, output, dtype);
+}
+
+Status CommunicatorImpl::ReduceScatterTree(const TreeContributions& contributions,
+                                           std::span<const std::span<const std::byte>> mine,
+                                           std::span<std::byte> output,
+                                           std::span<const int64_t> counts,
+                                           DType dtype,
+                                           const CollectiveOptions& options) {
+  HEDDLE_RETURN_IF_ERROR(CheckReproducible(output.size(), dtype));
+  const CallNumber number =
+      group_->calls().Next(options, {.kind = CallKind::kReduceScatterTree,
+                                     .dtype = dtype,
+                                     .counts = HashOf(contributions, HashOf(counts))});
+  HEDDLE_ASSIGN_OR_RETURN(const auto call, Collective::Begin(*group_, options, number));
+  HEDDLE_ASSIGN_OR_RETURN(const Segments segments, Segments::FromCounts(counts, call->size()));
+  const auto whole = static_cast<size_t>(segments.total() * SizeOf(dtype));
+  HEDDLE_RETURN_IF_ERROR(CheckSize(whole));
+  HEDDLE_RETURN_IF_ERROR(CheckShares(segments, *call, output.size(), whole, dtype));
+  HEDDLE_RETURN_IF_ERROR(
+      CheckContributions(contributions, call->size(), call->position(), mine, whole));
+  HEDDLE_ASSIGN_OR_RETURN(const FoldPlan plan, MakeFoldPlan(contributions));
+  return ReduceScatterByTree(*call, plan, mine, output, segments, dtype);
 }
 
 // A record of a rate and a latency for each rank, as doubles.

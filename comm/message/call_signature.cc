@@ -46,10 +46,16 @@ Fields Decode(uint32_t signature) {
 }
 
 std::string_view KindName(uint32_t kind) {
-  constexpr std::array<std::string_view, 9> kNames = {
-      "something unknown", "barrier",        "all-gather of bytes",
-      "all-reduce",        "reduce-scatter", "all-gather",
-      "broadcast",         "all-to-all",     "reproducible reduction"};
+  constexpr std::array<std::string_view, 10> kNames = {"something unknown",
+                                                       "barrier",
+                                                       "all-gather of bytes",
+                                                       "all-reduce",
+                                                       "reduce-scatter",
+                                                       "all-gather",
+                                                       "broadcast",
+                                                       "all-to-all",
+                                                       "reproducible reduction",
+                                                       "reproducible reduce-scatter"};
   return kNames[kind < kNames.size() ? kind : 0];
 }
 

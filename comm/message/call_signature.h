@@ -26,6 +26,7 @@ enum class CallKind : uint8_t {
   kBroadcast,
   kAllToAll,
   kReduceTree,
+  kReduceScatterTree,
 };
 
 struct CallSignature {

@@ -1,8 +1,12 @@
 #include "elastic/planning/plan_programs.h"
 
+#include <tuple>
+#include <utility>
+
 #include "base/thread.h"
-#include "engine/program/pieces.h"
+#include "engine/program/slices.h"
 #include "engine/program/stage_graph.h"
+#include "engine/program/stages.h"
 #include "engine/program/verify/verify.h"
 
 namespace heddle::elastic {
@@ -21,35 +25,33 @@ Result<uint64_t> HashOf(const graph::Graph& graph,
   return program::ProgramHash(program, member);
 }
 
-/// Numbers of the pieces that a worker holds; `first`: by parameter, that of its first piece.
-std::vector<int32_t> HeldNumbers(const program::Program& program,
-                                 const std::vector<int32_t>& first) {
-  std::vector<int32_t> held;
-  if (!program.pieces.empty()) {
-    for (const program::Piece& piece : program.pieces) {
-      held.push_back(first[static_cast<size_t>(piece.parameter)] + piece.index);
+/// By rank, the numbers of the pieces whose master and moments a worker keeps, ascending; and the
+/// number of all.
+std::pair<std::vector<std::vector<int32_t>>, int32_t> KeptNumbers(const graph::Graph& graph,
+                                                                  const program::Plan& plan) {
+  std::vector<std::vector<int32_t>> kept(plan.workers.size());
+  const std::vector<std::vector<int>> segments = program::ParameterSegments(graph);
+  int32_t number = 0;
+  for (size_t p = 0; p < segments.size(); ++p) {
+    for (const program::HeldPiece& piece :
+         program::KeptPiecesOf(graph, plan, static_cast<graph::ParameterId>(p), segments[p])) {
+      for (const int holder : piece.holders) {
+        kept[static_cast<size_t>(holder)].push_back(number);
+      }
+      ++number;
     }
-    return held;
   }
-  for (const graph::ParameterId parameter : program.parameters) {
-    for (int32_t n = first[static_cast<size_t>(parameter)];
-         n < first[static_cast<size_t>(parameter) + 1]; ++n) {
-      held.push_back(n);
-    }
-  }
-  return held;
+  return {std::move(kept), number};
 }
 
 Status Describe(const graph::Graph& graph,
                 const program::Plan& plan,
                 const std::vector<program::Program>& programs,
                 PlanOutcome& outcome) {
-  const std::vector<int32_t> first = program::FirstPieces(graph, plan);
-  outcome.parameter_count = first.back();
+  std::tie(outcome.parameters, outcome.parameter_count) = KeptNumbers(graph, plan);
   for (const program::Program& program : programs) {
     HEDDLE_ASSIGN_OR_RETURN(const uint64_t hash, HashOf(graph, plan, program));
     outcome.program_hashes.push_back(hash);
-    outcome.parameters.push_back(HeldNumbers(program, first));
   }
   return Status::Ok();
 }

@@ -110,6 +110,9 @@ struct AdamW {
   double epsilon = 1e-8;
   double weight_decay = 0.1;
   double max_gradient_norm = 1.0;  ///< Global-norm clipping; 0: none.
+  /// Runs of rows whose norms are summed apart, of a matrix; a plan may divide its optimizer's state
+  /// along them (engine/program/slices.h).
+  int64_t slices = 1;
 };
 
 /// A graph. Its nodes are in topological order: forward by segment, then backward and weight nodes

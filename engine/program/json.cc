@@ -164,6 +164,9 @@ std::string PlanToJson(const Plan& plan) {
   for (const graph::Layout& layout : plan.layouts) {
     json["layouts"].push_back(ToJson(layout));
   }
+  if (plan.divides_optimizer) {
+    json["optimizer"] = "divided";
+  }
   return Dump(json);
 }
 
@@ -183,6 +186,13 @@ Result<Plan> PlanFromJson(std::string_view text) {
   plan.determinism = determinism == "relaxed" ? Determinism::kRelaxed : Determinism::kExact;
   if (determinism != "relaxed" && determinism != "exact") {
     reader.Fail("plan.determinism", "\"exact\" or \"relaxed\"", Json(determinism));
+  }
+  if (reader.Has("optimizer")) {
+    const std::string optimizer = reader.Text("optimizer");
+    plan.divides_optimizer = optimizer == "divided";
+    if (!plan.divides_optimizer && optimizer != "whole") {
+      reader.Fail("plan.optimizer", "\"divided\" or \"whole\"", Json(optimizer));
+    }
   }
   plan.predicted_step_seconds = reader.NonNegative("predicted_step_seconds");
   reader.Array("predicted_peak_bytes", [&](const Json& element, const std::string& path) {

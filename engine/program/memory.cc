@@ -7,19 +7,20 @@ namespace heddle::program {
 int64_t StateBytes(const graph::Graph& graph, const Program& program) {
   constexpr int64_t kStoredRoles = 3;  // Master and two moments.
   int64_t bytes = 0;
-  const auto add = [&](graph::ParameterId id, const Shape& shape) {
-    const int64_t elements = ElementCount(shape);
-    bytes += kStoredRoles * elements * SizeOf(graph.master_dtype());
+  const auto add = [&](graph::ParameterId id, const Shape& held, const Shape& kept) {
+    bytes += kStoredRoles * ElementCount(kept) * SizeOf(graph.master_dtype());
     const DType compute = graph.tensor(graph.parameter(id).compute).type.dtype;
-    if (compute != graph.master_dtype()) {
-      bytes += elements * SizeOf(compute);
-    }
+    // A compute copy of the same type is where the master is.
+    const int64_t copied = compute == graph.master_dtype() ? ElementCount(held) - ElementCount(kept)
+                                                           : ElementCount(held);
+    bytes += copied * SizeOf(compute);
   };
   for (const Piece& piece : program.pieces) {
-    add(piece.parameter, piece.box.extent);
+    add(piece.parameter, piece.box.extent, KeptBox(piece).extent);
   }
   for (size_t i = 0; i < program.parameters.size() && program.pieces.empty(); ++i) {
-    add(program.parameters[i], graph.parameter(program.parameters[i]).shape);
+    const Shape& shape = graph.parameter(program.parameters[i]).shape;
+    add(program.parameters[i], shape, shape);
   }
   return bytes;
 }

@@ -169,19 +169,6 @@ std::vector<HeldPiece> PiecesOf(const graph::Graph& graph,
   return pieces;
 }
 
-std::vector<int32_t> FirstPieces(const graph::Graph& graph, const Plan& plan) {
-  const std::vector<std::vector<int>> segments = ParameterSegments(graph);
-  std::vector<int32_t> first = {0};
-  for (size_t p = 0; p < segments.size(); ++p) {
-    const size_t pieces =
-        plan.layouts.empty()
-            ? 1
-            : PiecesOf(graph, plan, static_cast<graph::ParameterId>(p), segments[p]).size();
-    first.push_back(first.back() + static_cast<int32_t>(pieces));
-  }
-  return first;
-}
-
 Status CheckPieces(const graph::Graph& graph, const Plan& plan) {
   if (plan.layouts.empty()) {
     return Status::Ok();

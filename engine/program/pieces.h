@@ -36,10 +36,6 @@ std::vector<HeldPiece> PiecesOf(const graph::Graph& graph,
 /// in as holders.
 std::vector<HeldPiece> PiecesOf(const std::vector<std::optional<Box>>& boxes);
 
-/// By parameter, the number of its first piece among those of all parameters; last, the number of
-/// all. Where nothing is cut, piece i is parameter i.
-std::vector<int32_t> FirstPieces(const graph::Graph& graph, const Plan& plan);
-
 /// Checks that the pieces that any two stages make of a parameter are equal or disjoint, so that
 /// their gradients can be added. Errors: kInvalidArgument naming the parameter and the stages.
 Status CheckPieces(const graph::Graph& graph, const Plan& plan);

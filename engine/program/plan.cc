@@ -251,6 +251,10 @@ Status ValidatePlan(const Plan& plan, const graph::Graph& graph) {
     HEDDLE_RETURN_IF_ERROR(ValidateLayout(graph, LayoutFor(graph, plan.layouts[i]), /*exact=*/false)
                                .WithContext("plan: layout {}", i));
   }
+  if (plan.divides_optimizer && graph.optimizer.slices < 2) {
+    return InvalidArgumentError(
+        "plan: it divides the optimizer, and the job's optimizer has one slice");
+  }
   return Status::Ok();
 }
 
@@ -295,6 +299,9 @@ std::string Describe(const Plan& plan, const graph::Graph& graph) {
                   plan.workers.size(), plan.workers.size() == 1 ? "" : "s", plan.pipelines.size(),
                   plan.pipelines.size() == 1 ? "" : "s", plan.microbatches(),
                   plan.determinism == Determinism::kExact ? "exact" : "relaxed");
+  if (plan.divides_optimizer) {
+    text += ", the optimizer divided";
+  }
   if (plan.predicted_step_seconds > 0) {
     text += fmt::format(", {:.4g} s a step predicted", plan.predicted_step_seconds);
   }

@@ -60,6 +60,8 @@ struct Plan {
   /// How groups lay tensors out. Members of a layout are positions in a group.
   std::vector<graph::Layout> layouts = {};
   Determinism determinism = Determinism::kExact;
+  /// Whether the holders of a matrix divide its master and moments among them (slices.h).
+  bool divides_optimizer = false;
   double predicted_step_seconds = 0;
   std::vector<int64_t> predicted_peak_bytes = {};  ///< By worker.
   /// transports[a][b]: the transport that comm reported for the pair; empty: unknown.
@@ -78,7 +80,8 @@ struct Plan {
 /// one entry each. Errors: kInvalidArgument naming the violation.
 Status ValidatePlan(const Plan& plan, int segments);
 
-/// Checks also that layouts are valid for the graph (graph::ValidateLayout, of LayoutFor).
+/// Checks also that layouts are valid for the graph (graph::ValidateLayout, of LayoutFor), and that a
+/// plan that divides the optimizer is one of a graph that allows it (graph::AdamW::slices).
 Status ValidatePlan(const Plan& plan, const graph::Graph& graph);
 
 /// The layout of a graph. One without gradients, for evaluation, lacks tensors of the training graph

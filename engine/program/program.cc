@@ -35,6 +35,8 @@ std::string_view CodeName(Code code) {
       return "recv";
     case Code::kExchange:
       return "exchange";
+    case Code::kGather:
+      return "gather";
     case Code::kAwait:
       return "await";
     case Code::kFold:
@@ -91,12 +93,16 @@ void AppendRanges(Buffer& out, std::string_view before, const std::vector<graph:
   }
 }
 
-// What only members of a group have.
+// What only members of a group, or of a plan that divides the optimizer, have.
 void AppendGroup(Buffer& out, const Program& program) {
   for (const Piece& piece : program.pieces) {
     Append(out, FMT_COMPILE("piece p{}"), piece.parameter);
     AppendPiece(out, piece.index);
-    Append(out, FMT_COMPILE(" {}\n"), heddle::ToString(piece.box));
+    Append(out, FMT_COMPILE(" {}"), heddle::ToString(piece.box));
+    if (piece.kept) {
+      Append(out, FMT_COMPILE(" keeps {}"), heddle::ToString(*piece.kept));
+    }
+    Append(out, FMT_COMPILE("\n"));
   }
   for (size_t i = 0; i < program.exchanges.size(); ++i) {
     const graph::Exchange& exchange = program.exchanges[i];
@@ -164,6 +170,9 @@ void AppendInstruction(Buffer& out,
     Append(out, FMT_COMPILE("{}{}"), i == 0 ? " over " : ",", instruction.group[i]);
   }
   AppendContributions(out, instruction);
+  for (size_t i = 0; i < instruction.rows.size(); ++i) {
+    Append(out, FMT_COMPILE("{}{}"), i == 0 ? " rows " : ",", instruction.rows[i]);
+  }
   Append(out, FMT_COMPILE("\n"));
 }
 
@@ -178,6 +187,17 @@ void AppendSlot(Buffer& out, size_t index, const Slot& slot, const graph::Graph&
 }
 
 }  // namespace
+
+const Piece* FindPiece(const Program& program, graph::ParameterId parameter, int index) {
+  const auto piece = std::ranges::find_if(program.pieces, [&](const Piece& one) {
+    return one.parameter == parameter && one.index == index;
+  });
+  return piece == program.pieces.end() ? nullptr : &*piece;
+}
+
+const Box& KeptBox(const Piece& piece) {
+  return piece.kept ? *piece.kept : piece.box;
+}
 
 Box HeldBox(const Program& program, const graph::Graph& graph, graph::ParameterId parameter) {
   std::optional<Box> held;
@@ -240,6 +260,9 @@ uint64_t ProgramHash(const Program& program, const graph::Graph& graph) {
   Append(out, FMT_COMPILE("adamw {:a} {:a} {:a} {:a} {:a} compute {}\n"), optimizer.beta1,
          optimizer.beta2, optimizer.epsilon, optimizer.weight_decay, optimizer.max_gradient_norm,
          DTypeName(graph.compute));
+  if (optimizer.slices != 1) {
+    Append(out, FMT_COMPILE("slices {}\n"), optimizer.slices);
+  }
   for (const graph::ParameterId id : program.parameters) {
     if (!InRange(id, graph.parameters)) {
       continue;

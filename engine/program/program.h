@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ constexpr uint64_t ExchangeTag(graph::TensorId to, int microbatch, bool again = 
 constexpr uint64_t ReduceTag(graph::ParameterId parameter, int piece = 0) {
   return uint64_t{1} << 62 | static_cast<uint64_t>(piece) << 32 | static_cast<uint64_t>(parameter);
 }
+constexpr uint64_t GatherTag(graph::ParameterId parameter, int piece) {
+  return uint64_t{1} << 61 | ReduceTag(parameter, piece);
+}
 
 /// A value's place during the step. Slots are written once, except that kFold adds into `left`.
 struct Slot {
@@ -50,15 +54,21 @@ enum class Code : uint8_t {
               ///< stands behind a reduction; kSlice and kFill send nothing and are complete at
               ///< once, without a kAwait. As with kSend, inputs[0] may be freed at once. Members
               ///< that get one element get the same bits of it.
-  kAwait,     ///< Waits until inputs[0], the output of a kExchange, may be read.
-  kFold,      ///< inputs[0] += inputs[1].
-  kReduce,    ///< outputs[0] := the sum over `group` of all contributions to `piece` of
-              ///< `parameter`, in tree order (exact: inputs[i] is contributions[own position][i])
-              ///< or the all-reduce of one partial sum each (relaxed; no input: nothing is added,
-              ///< because another member of the group has counted what this one has). All get the
-              ///< same bits. Asynchronous, issued in program order; complete before kVote.
-  kVote,      ///< Waits for all reductions; exchanges sums of squares and losses; decides the step.
-  kUpdate,  ///< AdamW on `piece` of `parameter` with gradient inputs[0]; refreshes its compute copy.
+  kGather,    ///< Fills the compute copy of `piece` of `parameter`: each member of `group` has the
+  ///< rows that it keeps (`rows`), and gets the others'. Asynchronous, issued in program
+  ///< order with the reductions.
+  kAwait,   ///< Waits until inputs[0], the output of a kExchange, may be read, or the compute copy
+            ///< of `parameter` (no input): all of its kGather have ended.
+  kFold,    ///< inputs[0] += inputs[1].
+  kReduce,  ///< outputs[0] := the sum over `group` of all contributions to `piece` of
+            ///< `parameter`, in tree order (exact: inputs[i] is contributions[own position][i])
+            ///< or the all-reduce of one partial sum each (relaxed; no input: nothing is added,
+            ///< because another member of the group has counted what this one has). All get the
+            ///< same bits, or with `rows` each gets the rows that it keeps (no output: none).
+            ///< Asynchronous, issued in program order; complete before kVote.
+  kVote,    ///< Waits for all reductions; exchanges sums of squares and losses; decides the step.
+  kUpdate,  ///< AdamW on what this worker keeps of `piece` of `parameter` with gradient inputs[0];
+            ///< refreshes its compute copy.
   kFree,    ///< No instruction uses inputs[0] again. What is still being sent, exchanged or reduced
             ///< is kept until that has ended.
 };
@@ -70,14 +80,17 @@ struct Instruction {
   std::vector<SlotId> inputs = {};  ///< For kRun: by node input; -1 where the input is a parameter.
   std::vector<SlotId> outputs = {};
   int peer = -1;                      ///< kSend, kRecv: rank.
-  uint64_t tag = 0;                   ///< kSend, kRecv, kExchange, kReduce.
+  uint64_t tag = 0;                   ///< kSend, kRecv, kExchange, kReduce, kGather.
   int exchange = -1;                  ///< kExchange: index in Program::exchanges.
-  graph::ParameterId parameter = -1;  ///< kReduce, kUpdate.
-  int piece = 0;                      ///< kReduce, kUpdate: Piece::index.
-  /// kReduce: ranks, ascending, own among them. kExchange: those of the stage's group, by position.
+  graph::ParameterId parameter = -1;  ///< kReduce, kGather, kUpdate; kAwait: -1 with an input.
+  int piece = 0;                      ///< kReduce, kGather, kUpdate: Piece::index.
+  /// kReduce, kGather: ranks, ascending, own among them. kExchange: those of the stage's group, by position.
   std::vector<int> group = {};
   /// kReduce, exact: by position in the group.
   std::vector<std::vector<TreeNode>> contributions = {};
+  /// kReduce and kGather of a piece whose optimizer state is divided: by position in the group, how
+  /// many rows that member keeps, in their order.
+  std::vector<int64_t> rows = {};
 };
 
 /// kVote's share of this worker.
@@ -101,6 +114,9 @@ struct Piece {
   graph::ParameterId parameter = -1;
   int index = 0;  ///< Among the parameter's pieces, by ascending offset.
   Box box = {};
+  /// The rows whose master and moments the worker keeps, of no elements if it keeps none. Not set:
+  /// all of `box`.
+  std::optional<Box> kept = {};
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
@@ -116,13 +132,20 @@ struct Program {
   VoteShare vote = {};
   std::vector<graph::ParameterId> parameters = {};  ///< Held by this worker, ascending.
   /// What a member of a group has of `parameters`, by (parameter, index). Those of one parameter
-  /// make up one box. Empty: all of each, in one piece.
+  /// make up one box. Every worker of a plan that divides the optimizer lists them. Empty: all of
+  /// each, in one piece.
   std::vector<Piece> pieces = {};
   std::vector<int> peers = {};  ///< Ranks it exchanges messages with, ascending.
   /// Index of kVote in `instructions`: before it nothing is applied, after it only kUpdate and
   /// kFree.
   size_t vote_index = 0;
 };
+
+/// The piece of a parameter with this index in the list of `program`; null: it lists none.
+const Piece* FindPiece(const Program& program, graph::ParameterId parameter, int index);
+
+/// The part of a piece whose master and moments the worker keeps.
+const Box& KeptBox(const Piece& piece);
 
 /// The part of a parameter that the worker of `program` has, which it reads as one tensor.
 /// Precondition: it is one of `program.parameters`.

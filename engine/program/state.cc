@@ -5,8 +5,8 @@
 #include <numeric>
 #include <tuple>
 
-#include "engine/program/pieces.h"
 #include "engine/program/profile.h"
+#include "engine/program/slices.h"
 #include "engine/program/stages.h"
 
 namespace heddle::program {
@@ -179,6 +179,14 @@ StateLayout LayoutOf(const graph::Graph& graph, const Plan& plan) {
   const std::vector<std::vector<int>> segments = ParameterSegments(graph);
   for (size_t p = 0; p < segments.size(); ++p) {
     const auto id = static_cast<graph::ParameterId>(p);
+    if (plan.divides_optimizer) {
+      for (const HeldPiece& piece : KeptPiecesOf(graph, plan, id, segments[p])) {
+        for (const int holder : piece.holders) {
+          Append(id, piece.box, layout[static_cast<size_t>(holder)]);
+        }
+      }
+      continue;
+    }
     for (const Pipeline& pipeline : plan.pipelines) {
       for (const int index : StagesOf(pipeline, segments[p])) {
         const Stage& stage = pipeline.stages[static_cast<size_t>(index)];
@@ -202,7 +210,7 @@ StateLayout OwnedLayout(const graph::Graph& graph, const Plan& plan) {
   };
   std::vector<std::vector<HeldPiece>> pieces;
   for (size_t p = 0; p < segments.size(); ++p) {
-    pieces.push_back(PiecesOf(graph, plan, static_cast<graph::ParameterId>(p), segments[p]));
+    pieces.push_back(KeptPiecesOf(graph, plan, static_cast<graph::ParameterId>(p), segments[p]));
   }
   std::vector<Owned> boxes;
   for (size_t p = 0; p < pieces.size(); ++p) {

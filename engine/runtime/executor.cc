@@ -18,6 +18,7 @@
 #include "engine/runtime/device/tensor.h"
 #include "engine/runtime/exchange/exchange_layout.h"
 #include "engine/runtime/exchange/exchanges.h"
+#include "engine/runtime/exchange/gathers.h"
 #include "engine/runtime/kernel.h"
 #include "engine/runtime/messages.h"
 #include "engine/runtime/parameter_tensors.h"
@@ -47,9 +48,9 @@ auto WaitingIn(Progress* progress, F f) {
 
 /// AdamW on views of a parameter's tensors. Each holder of a piece computes the same bits, whatever
 /// else it holds.
-void UpdatePiece(ParameterState::Held& piece, const at::Tensor& gradient, const AdamWStep& step) {
+void UpdatePiece(ParameterState::Kept& piece, const at::Tensor& gradient, const AdamWStep& step) {
   const bool has_copy = piece.compute.data_ptr() != piece.master.data_ptr();
-  ParameterState::Held packed{.box = piece.box,
+  ParameterState::Kept packed{.box = piece.box,
                               .master = piece.master.contiguous(),
                               .exp_avg = piece.exp_avg.contiguous(),
                               .exp_avg_sq = piece.exp_avg_sq.contiguous(),
@@ -64,6 +65,58 @@ void UpdatePiece(ParameterState::Held& piece, const at::Tensor& gradient, const 
       piece.compute.copy_(packed.compute);
     }
   }
+}
+
+template <typename F>
+Status Guarded(F f) {
+  try {
+    return f();
+  } catch (const c10::OutOfMemoryError& error) {
+    return ResourceExhaustedError("{}", error.what_without_backtrace());
+  } catch (const std::exception& error) {  // libtorch's.
+    return InternalError("{}", error.what());
+  }
+}
+
+// A copy that compute sees from now on.
+at::Tensor OnDevice(Device& device, at::Tensor host) {
+  Copied copied = device.Upload(std::move(host));
+  device.Await(copied.mark);
+  return std::move(copied.tensor);
+}
+
+/// The part of the state that an update changes.
+ParameterState::Kept KeptOf(const Instruction& instruction,
+                            const program::Program& program,
+                            const ParameterState& state) {
+  const program::Piece* const piece =
+      program::FindPiece(program, instruction.parameter, instruction.piece);
+  return piece != nullptr ? state.Part(piece->parameter, program::KeptBox(*piece))
+                          : state.held(instruction.parameter).kept.front();
+}
+
+/// A sum of which each worker gets the rows that it keeps: `own`. `type`: that of the piece.
+Status ScatterSum(comm::Communicator& group,
+                  const Instruction& instruction,
+                  const graph::TensorType& type,
+                  std::vector<std::span<const std::byte>> values,
+                  std::span<std::byte> own,
+                  const comm::CollectiveOptions& options) {
+  std::vector<int64_t> counts;
+  for (const int64_t rows : instruction.rows) {
+    counts.push_back(rows * (ElementCount(type.shape) / type.shape[0]));
+  }
+  if (!instruction.contributions.empty()) {
+    return group.ReduceScatterTree({.nodes = instruction.contributions}, values, own, counts,
+                                   type.dtype, options);
+  }
+  Bytes nothing;
+  if (values.empty()) {  // Another member has added what this one has.
+    nothing.resize(static_cast<size_t>(type.bytes()));
+    FillNeutral(nothing, type.dtype, comm::ReduceOp::kSum);
+    values.emplace_back(nothing);
+  }
+  return group.ReduceScatter(values[0], own, counts, type.dtype, comm::ReduceOp::kSum, options);
 }
 
 bool IsFloating(DType dtype) {
@@ -135,6 +188,9 @@ class Executor::Impl {
         exchanges_(options_.group,
                    device_,
                    [this](const graph::TensorType& type) { return SharedBuffer(type); }),
+        gathers_(options_.group,
+                 device_,
+                 [this](const graph::TensorType& type) { return SharedBuffer(type); }),
         reductions_("reductions") {
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       if (program_.instructions[i].code == Code::kRecv) {
@@ -174,16 +230,20 @@ class Executor::Impl {
     }
     if (status.ok()) {
       for (const SlotId slot : sums_) {
-        values_.Replace(slot, OnDevice(values_.Get(slot)));
+        values_.Replace(slot, OnDevice(device_, values_.Get(slot)));
       }
       status = WaitingIn(options_.progress, [&] { return messages_.FinishSends(); });
     }
     if (status.ok()) {
       status = WaitingIn(options_.progress, [&] { return exchanges_.Finish(); });
     }
+    if (status.ok()) {
+      status = WaitingIn(options_.progress, [&] { return gathers_.Finish(); });
+    }
     if (!status.ok()) {
       messages_.Abandon(status);
       exchanges_.Abandon(status);
+      gathers_.Abandon(status);
     }
     figures_.busy_seconds = Seconds(device_.clock().TakeBusy());
     figures_.peak_bytes = values_.peak_bytes();
@@ -227,6 +287,11 @@ class Executor::Impl {
     const double clip = adamw.max_gradient_norm > 0 && norm > adamw.max_gradient_norm
                             ? adamw.max_gradient_norm / (norm + 1e-6)
                             : 1;
+    for (const program::Piece& piece : program_.pieces) {
+      if (piece.kept) {
+        options_.state->SetGathered(piece.parameter, false);
+      }
+    }
     for (size_t i = program_.vote_index + 1; i < program_.instructions.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
       if (instruction.code == Code::kFree) {
@@ -244,8 +309,9 @@ class Executor::Impl {
                              .beta2 = adamw.beta2,
                              .epsilon = adamw.epsilon,
                              .weight_decay = decay ? adamw.weight_decay : 0};
-      device_.Update([held = PieceOf(instruction), gradient = values_.Get(instruction.inputs[0]),
-                      update]() mutable { UpdatePiece(held, gradient, update); });
+      device_.Update([kept = KeptOf(instruction, program_, *options_.state),
+                      gradient = values_.Get(instruction.inputs[0]),
+                      update]() mutable { UpdatePiece(kept, gradient, update); });
     }
     figures_.busy_seconds += Seconds(device_.clock().TakeBusy());
     pending_step_ = 0;
@@ -255,17 +321,6 @@ class Executor::Impl {
   const StepStats& figures() const { return figures_; }
 
  private:
-  template <typename F>
-  static Status Guarded(F f) {
-    try {
-      return f();
-    } catch (const c10::OutOfMemoryError& error) {
-      return ResourceExhaustedError("{}", error.what_without_backtrace());
-    } catch (const std::exception& error) {  // libtorch's.
-      return InternalError("{}", error.what());
-    }
-  }
-
   void Reset() {
     values_.Clear();
     messages_.Clear();
@@ -290,7 +345,8 @@ class Executor::Impl {
       case Code::kExchange:
         return Exchange(instruction, index);
       case Code::kAwait:
-        return Await(instruction.inputs[0]);
+        return instruction.parameter >= 0 ? AwaitGathers(instruction.parameter)
+                                          : Await(instruction.inputs[0]);
       case Code::kFold:
         device_.Update(
             [left = values_.Get(instruction.inputs[0]),
@@ -298,6 +354,9 @@ class Executor::Impl {
         return Status::Ok();
       case Code::kReduce:
         return Reduce(instruction);
+      case Code::kGather:
+        Gather(instruction);
+        return Status::Ok();
       case Code::kFree:
         values_.Free(instruction.inputs[0]);
         return Status::Ok();
@@ -325,7 +384,7 @@ class Executor::Impl {
     at::Tensor host = device_.HostBuffer(type);
     const std::vector<int32_t>& source = wants_tokens ? tokens : targets;
     std::ranges::copy(std::as_bytes(std::span(source)), BytesOf(host).begin());
-    return values_.Put(slot, OnDevice(std::move(host)));
+    return values_.Put(slot, OnDevice(device_, std::move(host)));
   }
 
   /// Memory of the host in which collectives run without copies, where there is such memory.
@@ -333,21 +392,41 @@ class Executor::Impl {
     return options_.shared != nullptr ? options_.shared->Empty(type) : device_.HostBuffer(type);
   }
 
-  // A copy that compute sees from now on.
-  at::Tensor OnDevice(at::Tensor host) {
-    Copied copied = device_.Upload(std::move(host));
-    device_.Await(copied.mark);
-    return std::move(copied.tensor);
+  void Gather(const Instruction& instruction) {
+    const graph::ParameterId parameter = instruction.parameter;
+    if (options_.state->IsGathered(parameter)) {
+      return;
+    }
+    const Box& piece = FindPiece(program_, instruction.parameter, instruction.piece)->box;
+    const ParameterState::Held& held = options_.state->held(parameter);
+    at::Tensor whole = held.compute;
+    for (size_t d = 0; d < piece.extent.size(); ++d) {
+      whole = whole.narrow(static_cast<int64_t>(d), piece.offset[d] - held.box.offset[d],
+                           piece.extent[d]);
+    }
+    const graph::TensorId compute = options_.graph->parameter(parameter).compute;
+    gathers_.Begin(
+        {.parameter = parameter,
+         .whole = std::move(whole),
+         .type = {.dtype = options_.graph->tensor(compute).type.dtype, .shape = piece.extent},
+         .group = instruction.group,
+         .rows = instruction.rows,
+         .position = static_cast<int>(std::ranges::find(instruction.group, program_.rank) -
+                                      instruction.group.begin()),
+         .tag = instruction.tag});
   }
 
-  /// The part of the state that an update changes.
-  ParameterState::Held PieceOf(const Instruction& instruction) const {
-    for (const program::Piece& piece : program_.pieces) {
-      if (piece.parameter == instruction.parameter && piece.index == instruction.piece) {
-        return options_.state->Part(piece.parameter, piece.box);
-      }
+  Status AwaitGathers(graph::ParameterId parameter) {
+    if (options_.state->IsGathered(parameter)) {
+      return Status::Ok();
     }
-    return options_.state->held(instruction.parameter);
+    const Time begun = Now();
+    HEDDLE_ASSIGN_OR_RETURN(
+        const Time ended, WaitingIn(options_.progress, [&] { return gathers_.Await(parameter); }));
+    figures_.waiting_seconds += Seconds(Now() - begun);
+    device_.clock().WaitFor(ended);
+    options_.state->SetGathered(parameter, true);
+    return Status::Ok();
   }
 
   int64_t SampleOf(int microbatch) const {
@@ -422,7 +501,7 @@ class Executor::Impl {
                             WaitingIn(options_.progress, [&] { return messages_.Receive(index); }));
     figures_.waiting_seconds += Seconds(Now() - begun);
     device_.clock().WaitFor(received.arrived);
-    return values_.Put(instruction.outputs[0], OnDevice(std::move(received.host)));
+    return values_.Put(instruction.outputs[0], OnDevice(device_, std::move(received.host)));
   }
 
   Status Exchange(const Instruction& instruction, size_t index) {
@@ -459,23 +538,26 @@ class Executor::Impl {
                             }));
     figures_.waiting_seconds += Seconds(Now() - begun);
     device_.clock().WaitFor(ended);
-    values_.Replace(slot, OnDevice(values_.Get(slot)));
+    values_.Replace(slot, OnDevice(device_, values_.Get(slot)));
     return Status::Ok();
   }
 
   Status Reduce(const Instruction& instruction) {
-    const SlotId slot = instruction.outputs[0];
-    const graph::TensorType& type = values_.SlotOf(slot).type;
     // The other mode folds what each worker has beside its output.
-    const bool in_place = program_.determinism == program::Determinism::kRelaxed;
-    // In the host's memory until all sums are complete: nothing reads it before.
-    at::Tensor output = in_place ? SharedBuffer(type) : device_.HostBuffer(type);
+    const bool in_place =
+        program_.determinism == program::Determinism::kRelaxed && instruction.rows.empty();
     std::vector<Copied> mine;
     for (const SlotId input : instruction.inputs) {
       mine.push_back(device_.Download(values_.Get(input)));
     }
-    HEDDLE_RETURN_IF_ERROR(values_.Put(slot, output));
-    sums_.push_back(slot);
+    at::Tensor output;  // Undefined: this worker keeps none of it.
+    for (const SlotId slot : instruction.outputs) {
+      const graph::TensorType& type = values_.SlotOf(slot).type;
+      // In the host's memory until all sums are complete: nothing reads it before.
+      output = in_place ? SharedBuffer(type) : device_.HostBuffer(type);
+      HEDDLE_RETURN_IF_ERROR(values_.Put(slot, output));
+      sums_.push_back(slot);
+    }
     reductions_.Push([this, &instruction, output, mine = std::move(mine)] {
       return RunReduction(instruction, output, mine);
     });
@@ -493,6 +575,12 @@ class Executor::Impl {
     const DType dtype = options_.graph->master_dtype();
     const comm::CollectiveOptions options{
         .group = instruction.group, .tag = instruction.tag, .deadline = {}};
+    if (!instruction.rows.empty()) {
+      const Box& piece = FindPiece(program_, instruction.parameter, instruction.piece)->box;
+      return ScatterSum(*options_.group, instruction, {.dtype = dtype, .shape = piece.extent},
+                        values, output.defined() ? BytesOf(output) : std::span<std::byte>(),
+                        options);
+    }
     if (program_.determinism == program::Determinism::kRelaxed) {
       if (values.empty()) {  // Another member has added what this one has.
         FillNeutral(BytesOf(output), dtype, comm::ReduceOp::kSum);
@@ -506,9 +594,13 @@ class Executor::Impl {
   }
 
   Result<VoteRecord> OwnRecord(int64_t step, const VoteFlags& flags) {
+    std::vector<NormSlice> slices;
+    for (const program::VoteShare::Norm& norm : program_.vote.norms) {
+      AddNormSlices(*options_.graph, program_, norm, values_.Get(norm.gradient), slices);
+    }
     std::vector<at::Tensor> gradients;
-    for (const auto& norm : program_.vote.norms) {
-      gradients.push_back(values_.Get(norm.gradient));
+    for (const NormSlice& slice : slices) {
+      gradients.push_back(slice.gradient);
     }
     std::vector<at::Tensor> losses;
     for (const auto& loss : program_.vote.losses) {
@@ -517,7 +609,8 @@ class Executor::Impl {
     HEDDLE_ASSIGN_OR_RETURN(const VoteStats figures, ReadVoteStats(device_, gradients, losses));
     VoteRecord record{.step = step, .flags = flags, .norms = {}, .losses = {}};
     for (size_t i = 0; i < gradients.size(); ++i) {
-      record.norms.push_back({.parameter = program_.vote.norms[i].parameter,
+      record.norms.push_back({.parameter = slices[i].parameter,
+                              .leaf = slices[i].leaf,
                               .elements = gradients[i].numel(),
                               .sum_of_squares = figures.sums_of_squares[i]});
     }
@@ -539,7 +632,8 @@ class Executor::Impl {
   std::vector<int64_t> elements_;  // By parameter, of the whole.
   Messages messages_;              // Receives by instruction.
   Exchanges exchanges_;            // By their output's slot.
-  std::vector<SlotId> sums_;       // What the step has reduced.
+  Gathers gathers_;
+  std::vector<SlotId> sums_;  // What the step has reduced.
   size_t next_receive_ = 0;
   KernelContext context_;
   bool injects_nan_ = false;  // The next result is to be NaN: a test asks for that.

@@ -17,7 +17,7 @@
 namespace heddle::runtime {
 namespace {
 
-const at::Tensor& TensorOf(const ParameterState::Held& tensors, program::StateRole role) {
+const at::Tensor& TensorOf(const ParameterState::Kept& tensors, program::StateRole role) {
   switch (role) {
     case program::StateRole::kMaster:
       return tensors.master;
@@ -27,6 +27,14 @@ const at::Tensor& TensorOf(const ParameterState::Held& tensors, program::StateRo
       return tensors.exp_avg_sq;
   }
   HEDDLE_CHECK(false, "role {}", static_cast<int>(role));
+}
+
+/// The elements of `box` of a tensor that has those of `whole`.
+at::Tensor ViewOf(at::Tensor tensor, const Box& whole, const Box& box) {
+  for (size_t d = 0; d < box.extent.size(); ++d) {
+    tensor = tensor.narrow(static_cast<int64_t>(d), box.offset[d] - whole.offset[d], box.extent[d]);
+  }
+  return tensor;
 }
 
 /// graph::InitializeParameter on libtorch's threads: 30 ns an element are half a minute for a
@@ -57,63 +65,91 @@ void InitializeRows(const graph::Parameter& parameter,
 ParameterState::ParameterState(const graph::Graph& graph, Device& device)
     : graph_(&graph),
       device_(&device),
-      held_(graph.parameters.size()) {}
+      held_(graph.parameters.size()),
+      gathered_(graph.parameters.size(), false) {}
 ParameterState::~ParameterState() = default;
 ParameterState::ParameterState(ParameterState&&) noexcept = default;
 ParameterState& ParameterState::operator=(ParameterState&&) noexcept = default;
 
-void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters,
-                          const std::map<graph::ParameterId, Box>& cut) {
+void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters, const Parts& parts) {
+  gathered_.assign(gathered_.size(), false);
   for (size_t i = 0; i < held_.size(); ++i) {
     const auto id = static_cast<graph::ParameterId>(i);
-    const graph::Parameter& parameter = graph_->parameters[i];
-    const Box whole = WholeBox(parameter.shape);
-    const auto found = cut.find(id);
-    const Box& box = found == cut.end() ? whole : found->second;
+    const auto cut = parts.held.find(id);
+    const Box box = cut == parts.held.end() ? WholeBox(graph_->parameters[i].shape) : cut->second;
+    const auto kept = parts.kept.find(id);
+    const std::vector<Box> boxes = kept == parts.kept.end() ? std::vector{box} : kept->second;
     if (!std::ranges::binary_search(parameters, id)) {
       held_[i].reset();
-    } else if (held_[i] == nullptr || held_[i]->box != box) {
-      HEDDLE_CHECK(Contains(whole, box), "{} of '{}', which is {}", ToString(box), parameter.name,
-                   ToString(parameter.shape));
-      const graph::TensorType master{.dtype = graph_->master_dtype(), .shape = box.extent};
-      const graph::TensorType compute{.dtype = graph_->tensor(parameter.compute).type.dtype,
-                                      .shape = box.extent};
-      auto held = std::make_shared<Held>();
-      held->box = box;
-      held->master = device_->Empty(master);
-      held->exp_avg = device_->Empty(master);
-      held->exp_avg_sq = device_->Empty(master);
-      std::vector<at::Tensor> zeros = {held->master, held->exp_avg, held->exp_avg_sq};
-      if (compute.dtype == master.dtype) {
-        held->compute = held->master;
-      } else {
-        zeros.push_back(held->compute = device_->Empty(compute));
-      }
-      device_->Prepare([zeros = std::move(zeros)] {
-        for (const at::Tensor& tensor : zeros) {
-          tensor.zero_();
-        }
-      });
-      held_[i] = std::move(held);
+    } else if (held_[i] == nullptr || held_[i]->box != box || KeptOf(id) != boxes) {
+      held_[i] = Allocate(id, box, boxes);
     }
   }
 }
 
+std::shared_ptr<ParameterState::Held> ParameterState::Allocate(graph::ParameterId id,
+                                                               const Box& box,
+                                                               const std::vector<Box>& kept) {
+  const graph::Parameter& parameter = graph_->parameter(id);
+  HEDDLE_CHECK(Contains(WholeBox(parameter.shape), box), "{} of '{}', which is {}", ToString(box),
+               parameter.name, ToString(parameter.shape));
+  const DType master = graph_->master_dtype();
+  const DType compute = graph_->tensor(parameter.compute).type.dtype;
+  auto held = std::make_shared<Held>();
+  held->box = box;
+  held->compute = device_->Empty({.dtype = compute, .shape = box.extent});
+  std::vector<at::Tensor> zeros = {held->compute};
+  for (const Box& part : kept) {
+    HEDDLE_CHECK(Contains(box, part), "{} of '{}', of which {} is held", ToString(part),
+                 parameter.name, ToString(box));
+    const auto make = [&] {
+      return zeros.emplace_back(device_->Empty({.dtype = master, .shape = part.extent}));
+    };
+    Kept tensors{.box = part,
+                 .master = {},
+                 .exp_avg = make(),
+                 .exp_avg_sq = make(),
+                 .compute = ViewOf(held->compute, box, part)};
+    tensors.master = compute == master ? tensors.compute : make();
+    held->kept.push_back(std::move(tensors));
+  }
+  device_->Prepare([zeros = std::move(zeros)] {
+    for (const at::Tensor& tensor : zeros) {
+      tensor.zero_();
+    }
+  });
+  return held;
+}
+
 void ParameterState::Hold(const program::Program& program) {
-  std::map<graph::ParameterId, Box> cut;
+  Parts parts;
   for (const program::Piece& piece : program.pieces) {
-    if (!cut.contains(piece.parameter)) {
-      cut[piece.parameter] = HeldBox(program, *graph_, piece.parameter);
+    if (!parts.held.contains(piece.parameter)) {
+      parts.held[piece.parameter] = program::HeldBox(program, *graph_, piece.parameter);
+    }
+    if (piece.kept) {
+      parts.kept[piece.parameter];
     }
   }
-  Hold(program.parameters, cut);
+  for (const program::Piece& piece : program.pieces) {
+    const auto kept = parts.kept.find(piece.parameter);
+    if (kept != parts.kept.end() && ElementCount(program::KeptBox(piece).extent) > 0) {
+      kept->second.push_back(program::KeptBox(piece));
+    }
+  }
+  Hold(program.parameters, parts);
 }
 
 void ParameterState::Share(const ParameterState& other,
                            const std::vector<graph::ParameterId>& wanted) {
+  gathered_.assign(gathered_.size(), false);
   for (const graph::ParameterId id : wanted) {
     held_[static_cast<size_t>(id)] = other.held_[static_cast<size_t>(id)];
   }
+}
+
+bool ParameterState::Shares(const ParameterState& other, graph::ParameterId parameter) const {
+  return &held(parameter) == &other.held(parameter);
 }
 
 bool ParameterState::Holds(graph::ParameterId parameter) const {
@@ -122,6 +158,22 @@ bool ParameterState::Holds(graph::ParameterId parameter) const {
 
 const Box& ParameterState::BoxOf(graph::ParameterId parameter) const {
   return held(parameter).box;
+}
+
+std::vector<Box> ParameterState::KeptOf(graph::ParameterId parameter) const {
+  std::vector<Box> boxes;
+  for (const Kept& kept : held(parameter).kept) {
+    boxes.push_back(kept.box);
+  }
+  return boxes;
+}
+
+bool ParameterState::IsGathered(graph::ParameterId parameter) const {
+  return gathered_.at(static_cast<size_t>(parameter));
+}
+
+void ParameterState::SetGathered(graph::ParameterId parameter, bool gathered) {
+  gathered_.at(static_cast<size_t>(parameter)) = gathered;
 }
 
 std::vector<graph::ParameterId> ParameterState::parameters() const {
@@ -142,40 +194,35 @@ ParameterState::Held& ParameterState::held(graph::ParameterId parameter) const {
 
 void ParameterState::Initialize(uint64_t seed) {
   for (size_t id = 0; id < held_.size(); ++id) {
-    if (held_[id] == nullptr) {
-      continue;
+    for (const Kept& kept : held_[id] == nullptr ? std::vector<Kept>() : held_[id]->kept) {
+      const at::Tensor values =
+          device_->HostBuffer({.dtype = DType::kF32, .shape = kept.box.extent});
+      InitializeRows(graph_->parameters[id], seed, kept.box,
+                     {static_cast<float*>(values.data_ptr()), static_cast<size_t>(values.numel())});
+      const Copied copied = device_->Upload(values);
+      device_->Await(copied.mark);
+      device_->Prepare([kept, initial = copied.tensor]() mutable {
+        kept.master.copy_(initial);
+        kept.exp_avg.zero_();
+        kept.exp_avg_sq.zero_();
+      });
     }
-    const Box& box = held_[id]->box;
-    const at::Tensor values = device_->HostBuffer({.dtype = DType::kF32, .shape = box.extent});
-    InitializeRows(graph_->parameters[id], seed, box,
-                   {static_cast<float*>(values.data_ptr()), static_cast<size_t>(values.numel())});
-    const Copied copied = device_->Upload(values);
-    device_->Await(copied.mark);
-    device_->Prepare([held = *held_[id], initial = copied.tensor]() mutable {
-      held.master.copy_(initial);
-      held.exp_avg.zero_();
-      held.exp_avg_sq.zero_();
-    });
   }
   Refresh();
 }
 
-ParameterState::Held ParameterState::Part(graph::ParameterId parameter, const Box& box) const {
-  const Held& whole = held(parameter);
-  HEDDLE_CHECK(Contains(whole.box, box), "{} of parameter {}, of which {} is held", ToString(box),
-               parameter, ToString(whole.box));
-  const auto part = [&](at::Tensor tensor) {
-    for (size_t d = 0; d < box.extent.size(); ++d) {
-      tensor = tensor.narrow(static_cast<int64_t>(d), box.offset[d] - whole.box.offset[d],
-                             box.extent[d]);
+ParameterState::Kept ParameterState::Part(graph::ParameterId parameter, const Box& box) const {
+  for (const Kept& kept : held(parameter).kept) {
+    if (Contains(kept.box, box)) {
+      const auto part = [&](const at::Tensor& tensor) { return ViewOf(tensor, kept.box, box); };
+      return {.box = box,
+              .master = part(kept.master),
+              .exp_avg = part(kept.exp_avg),
+              .exp_avg_sq = part(kept.exp_avg_sq),
+              .compute = part(kept.compute)};
     }
-    return tensor;
-  };
-  return {.box = box,
-          .master = part(whole.master),
-          .exp_avg = part(whole.exp_avg),
-          .exp_avg_sq = part(whole.exp_avg_sq),
-          .compute = part(whole.compute)};
+  }
+  HEDDLE_CHECK(false, "{} of parameter {} is not kept", ToString(box), parameter);
 }
 
 Status ParameterState::Read(graph::ParameterId parameter,
@@ -207,17 +254,23 @@ Status ParameterState::Write(graph::ParameterId parameter,
 std::span<std::byte> ParameterState::InPlace(graph::ParameterId parameter,
                                              program::StateRole role,
                                              const Box& box) const {
-  if (!device_->is_host() || box != BoxOf(parameter)) {
-    return {};
+  for (const Kept& kept : held(parameter).kept) {
+    const at::Tensor& tensor = TensorOf(kept, role);
+    if (device_->is_host() && kept.box == box && tensor.is_contiguous()) {
+      return BytesOf(tensor);
+    }
   }
-  return BytesOf(TensorOf(held(parameter), role));
+  return {};
 }
 
 void ParameterState::Refresh() {
-  for (auto& held : held_) {
-    if (held != nullptr && !held->compute.is_same(held->master)) {
-      device_->Prepare(
-          [copy = held->compute, master = held->master]() mutable { copy.copy_(master); });
+  gathered_.assign(gathered_.size(), false);
+  for (const auto& held : held_) {
+    for (const Kept& kept : held == nullptr ? std::vector<Kept>() : held->kept) {
+      if (kept.compute.data_ptr() != kept.master.data_ptr()) {
+        device_->Prepare(
+            [copy = kept.compute, master = kept.master]() mutable { copy.copy_(master); });
+      }
     }
   }
 }

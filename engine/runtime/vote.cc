@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 
 namespace heddle::runtime {
@@ -35,6 +36,7 @@ Bytes EncodeVote(const VoteRecord& record) {
   out.Put(static_cast<uint32_t>(record.norms.size()));
   for (const auto& norm : record.norms) {
     out.Put(norm.parameter);
+    out.Put(norm.leaf);
     out.Put(norm.elements);
     out.Put(norm.sum_of_squares);
   }
@@ -56,6 +58,7 @@ Result<VoteRecord> DecodeVote(std::span<const std::byte> bytes) {
   for (uint32_t i = 0; i < norms; ++i) {
     VoteRecord::Norm norm;
     HEDDLE_ASSIGN_OR_RETURN(norm.parameter, in.Get<int32_t>());
+    HEDDLE_ASSIGN_OR_RETURN(norm.leaf, in.Get<int64_t>());
     HEDDLE_ASSIGN_OR_RETURN(norm.elements, in.Get<int64_t>());
     HEDDLE_ASSIGN_OR_RETURN(norm.sum_of_squares, in.Get<double>());
     record.norms.push_back(norm);
@@ -75,13 +78,13 @@ Result<VoteRecord> DecodeVote(std::span<const std::byte> bytes) {
 
 namespace {
 
-/// The sums of squares by parameter, each with the elements that it is of.
+/// The sums of squares of the parts of each parameter, and the elements that they are of.
 class Norms {
  public:
   explicit Norms(std::span<const int64_t> elements)
       : elements_(elements),
         counted_(elements.size(), 0),
-        sums_(elements.size(), 0) {}
+        sums_(elements.size()) {}
 
   Status Add(const VoteRecord::Norm& norm) {
     const auto index = static_cast<size_t>(norm.parameter);
@@ -93,11 +96,14 @@ class Norms {
                            elements_[index]);
     }
     counted_[index] += norm.elements;
-    sums_[index] += norm.sum_of_squares;
+    if (!sums_[index].emplace(norm.leaf, norm.sum_of_squares).second) {
+      return InternalError("part {} of parameter {} was voted for twice", norm.leaf,
+                           norm.parameter);
+    }
     return Status::Ok();
   }
 
-  /// In the order of the parameters.
+  /// In the order of the parameters, and of the parts of each, whoever has reported them.
   Result<double> Sum() const {
     double sum = 0;
     for (size_t i = 0; i < elements_.size(); ++i) {
@@ -105,7 +111,11 @@ class Norms {
         return InternalError("parameter {} has {} elements, and {} were voted for", i, elements_[i],
                              counted_[i]);
       }
-      sum += sums_[i];
+      double of_parameter = 0;
+      for (const auto& [leaf, part] : sums_[i]) {
+        of_parameter += part;
+      }
+      sum += of_parameter;
     }
     return sum;
   }
@@ -113,7 +123,7 @@ class Norms {
  private:
   const std::span<const int64_t> elements_;
   std::vector<int64_t> counted_;
-  std::vector<double> sums_;
+  std::vector<std::map<int64_t, double>> sums_;  // By parameter, by part.
 };
 
 }  // namespace

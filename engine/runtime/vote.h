@@ -29,7 +29,8 @@ struct VoteRecord {
   VoteFlags flags;
   struct Norm {
     int32_t parameter = -1;
-    int64_t elements = 0;       ///< Elements of the part that the worker owns.
+    int64_t leaf = 0;      ///< Number of the part among the parameter's, which are added in order.
+    int64_t elements = 0;  ///< Elements of the part that the worker owns.
     double sum_of_squares = 0;  ///< The sum of the squares of that part of the gradient.
   };
   struct Loss {

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "engine/program/slices.h"
 #include "engine/runtime/adamw.h"
 #include "engine/runtime/device/tensor.h"
 
@@ -27,6 +28,33 @@ void Collect(const std::vector<at::Tensor>& gradients,
 }
 
 }  // namespace
+
+void AddNormSlices(const graph::Graph& graph,
+                   const program::Program& program,
+                   const program::VoteShare::Norm& norm,
+                   const at::Tensor& gradient,
+                   std::vector<NormSlice>& slices) {
+  const program::Piece* const listed = program::FindPiece(program, norm.parameter, norm.piece);
+  const Box whole = WholeBox(graph.parameter(norm.parameter).shape);
+  const Box& piece = listed != nullptr ? listed->box : whole;
+  const int64_t count = program::SlicesOf(graph, piece);
+  if (count == 1) {
+    slices.push_back({.parameter = norm.parameter, .leaf = norm.piece, .gradient = gradient});
+    return;
+  }
+  const Box& kept = listed != nullptr ? program::KeptBox(*listed) : whole;
+  const int64_t first = kept.offset[0] - piece.offset[0];
+  const int64_t last = first + kept.extent[0];
+  for (int64_t slice = 0; slice < count; ++slice) {
+    const int64_t begin = program::SliceEdge(piece.extent[0], count, slice);
+    const int64_t end = program::SliceEdge(piece.extent[0], count, slice + 1);
+    if (begin < end && first <= begin && end <= last) {
+      slices.push_back({.parameter = norm.parameter,
+                        .leaf = norm.piece * count + slice,
+                        .gradient = gradient.narrow(0, begin - first, end - begin)});
+    }
+  }
+}
 
 Result<VoteStats> ReadVoteStats(Device& device,
                                 const std::vector<at::Tensor>& gradients,

@@ -3,14 +3,32 @@
 /// its losses.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "base/status.h"
+#include "engine/program/program.h"
 #include "engine/runtime/device/device.h"
 
 namespace heddle::runtime {
+
+/// A slice of a gradient, whose norm is summed apart (engine/program/slices.h), so that it has the same
+/// bits whoever keeps which slices.
+struct NormSlice {
+  graph::ParameterId parameter = -1;
+  int64_t leaf = 0;     ///< Its number among the parameter's (VoteRecord::Norm).
+  at::Tensor gradient;  ///< A view, contiguous.
+};
+
+/// Adds the slices of `gradient`, that of what the worker of `program` keeps of the piece of `norm`.
+/// Thread: any.
+void AddNormSlices(const graph::Graph& graph,
+                   const program::Program& program,
+                   const program::VoteShare::Norm& norm,
+                   const at::Tensor& gradient,
+                   std::vector<NormSlice>& slices);
 
 /// The values of a vote, read from the device.
 struct VoteStats {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "comm/cost/cost.h"
@@ -30,6 +31,12 @@ comm::ShareSizes SizesOf(int64_t total, const std::vector<graph::Range>& ranges)
   return {.total = total, .largest = share(largest), .smallest = share(smallest)};
 }
 
+comm::ShareSizes SizesOf(std::span<const int64_t> shares) {
+  return {.total = std::accumulate(shares.begin(), shares.end(), int64_t{0}),
+          .largest = *std::ranges::max_element(shares),
+          .smallest = *std::ranges::min_element(shares)};
+}
+
 }  // namespace
 
 bool Communicates(ExchangeForm form) {
@@ -52,6 +59,18 @@ double ExchangeSeconds(const comm::LinkTable& links,
     default:
       return comm::AllReduceSeconds(links, ranks, std::max(sent, received));
   }
+}
+
+double GatherSeconds(const comm::LinkTable& links,
+                     std::span<const int> group,
+                     std::span<const int64_t> shares) {
+  return comm::FlatLinks::Of(links, group).AllGather(SizesOf(shares)).seconds;
+}
+
+double ScatterSeconds(const comm::LinkTable& links,
+                      std::span<const int> group,
+                      std::span<const int64_t> shares) {
+  return comm::FlatLinks::Of(links, group).ReduceScatter(SizesOf(shares), 1).seconds;
 }
 
 }  // namespace heddle::planner

@@ -21,4 +21,15 @@ double ExchangeSeconds(const comm::LinkTable& links,
                        int64_t sent,
                        int64_t received);
 
+/// Predicted seconds in which all members of `group` (ascending ranks into `links`) get what each has,
+/// shares[i] bytes of group[i].
+double GatherSeconds(const comm::LinkTable& links,
+                     std::span<const int> group,
+                     std::span<const int64_t> shares);
+
+/// Predicted seconds in which each member gets its share of a sum of all, shares[i] bytes.
+double ScatterSeconds(const comm::LinkTable& links,
+                      std::span<const int> group,
+                      std::span<const int64_t> shares);
+
 }  // namespace heddle::planner

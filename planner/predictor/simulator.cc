@@ -165,6 +165,9 @@ class Translator {
         return Transfer(rank, instruction, index);
       case Code::kReduce:
         return Reduce(rank, instruction, index);
+      case Code::kGather:
+        Gather(rank, instruction, index);
+        return Status::Ok();
       case Code::kVote:
         Vote(rank, index);
         return Status::Ok();
@@ -250,29 +253,69 @@ class Translator {
     return Status::Ok();
   }
 
-  Status Await(size_t rank, const Instruction& instruction, int index) {
-    const auto found = awaited_.find({rank, instruction.inputs.at(0)});
-    if (found == awaited_.end()) {
-      return Status::Ok();  // A slice or a fill, which was complete at once.
+  /// Bytes of the rows that each member of a divided piece keeps. `element`: bytes of an element.
+  std::vector<int64_t> RowBytes(size_t rank,
+                                const Instruction& instruction,
+                                int64_t element) const {
+    const program::Piece* const piece =
+        program::FindPiece(programs_[rank], instruction.parameter, instruction.piece);
+    std::vector<int64_t> bytes;
+    for (const int64_t rows : instruction.rows) {
+      const Shape shape = piece != nullptr ? piece->box.extent : Shape{1};
+      bytes.push_back(rows * (ElementCount(shape) / shape[0]) * element);
     }
+    return bytes;
+  }
+
+  void Gather(size_t rank, const Instruction& instruction, int index) {
+    const int collective = CollectiveOf(Lane::kReductions, instruction);
+    if (Collective& work = At(collective); work.seconds == 0) {
+      work.seconds = GatherSeconds(cluster_.links, instruction.group,
+                                   RowBytes(rank, instruction, SizeOf(graph_.compute)));
+    }
+    Collect(rank, index, collective);
+    gathers_[{rank, instruction.parameter}].push_back(collective);
+  }
+
+  Status Await(size_t rank, const Instruction& instruction, int index) {
+    if (instruction.parameter >= 0) {
+      for (const int collective : gathers_[{rank, instruction.parameter}]) {
+        AddAwait(rank, collective, index);
+      }
+      return Status::Ok();
+    }
+    const auto found = awaited_.find({rank, instruction.inputs.at(0)});
+    if (found != awaited_.end()) {  // Else a slice or a fill, which was complete at once.
+      AddAwait(rank, found->second, index);
+    }
+    return Status::Ok();
+  }
+
+  void AddAwait(size_t rank, int collective, int index) {
     Flush(rank);
     Add(rank,
         {.kind = Action::Kind::kAwait,
          .seconds = Profile(rank).instruction_seconds,
-         .collective = found->second},
+         .collective = collective},
         index);
-    return Status::Ok();
   }
 
   double ReductionSeconds(size_t rank, const Instruction& instruction) const {
+    std::vector<int> counts;
+    for (const auto& nodes : instruction.contributions) {
+      counts.push_back(static_cast<int>(nodes.size()));
+    }
+    if (!instruction.rows.empty()) {
+      const std::vector<int64_t> shares =
+          RowBytes(rank, instruction, SizeOf(graph_.master_dtype()));
+      return counts.empty() ? ScatterSeconds(cluster_.links, instruction.group, shares)
+                            : comm::ReduceScatterTreeSeconds(cluster_.links, instruction.group,
+                                                             counts, shares);
+    }
     const int64_t bytes = instruction.outputs.empty() ? ParameterBytes(instruction.parameter)
                                                       : SlotBytes(rank, instruction.outputs[0]);
     if (instruction.contributions.empty()) {
       return comm::AllReduceSeconds(cluster_.links, instruction.group, bytes);
-    }
-    std::vector<int> counts;
-    for (const auto& nodes : instruction.contributions) {
-      counts.push_back(static_cast<int>(nodes.size()));
     }
     return comm::ReduceTreeSeconds(cluster_.links, instruction.group, counts, bytes);
   }
@@ -300,6 +343,7 @@ class Translator {
   std::map<std::tuple<int, int, uint64_t>, int> messages_;
   std::map<std::tuple<uint64_t, graph::ParameterId, std::vector<int>>, int> collectives_;
   std::map<std::pair<size_t, program::SlotId>, int> awaited_;  ///< By rank and exchange's output.
+  std::map<std::pair<size_t, graph::ParameterId>, std::vector<int>> gathers_;  ///< By rank.
 };
 
 }  // namespace

@@ -62,6 +62,17 @@ TEST_P(ArgumentsTest, APartOfAnElementOrAnotherTypeIsRefused) {
     const std::vector<std::span<const std::byte>> mine{output};
     Refused(communicator.ReduceTree(contributions, mine, output, DType::kF32, {}),
             "6 bytes are no whole number of");
+    const std::array<int64_t, 2> counts{1, 1};
+    Refused(communicator.ReduceScatterTree(contributions, mine, std::span(output).first(4), counts,
+                                           DType::kF32, {}),
+            "a contribution of 6 bytes to a result of 8");
+    Refused(communicator.ReduceScatterTree(contributions, std::vector<std::span<const std::byte>>{},
+                                           std::span(output).first(4), counts, DType::kF32, {}),
+            "0 values where the plan has other contributions");
+    const std::array<int64_t, 2> other{2, 1};
+    Bytes twelve(12);
+    Refused(communicator.ReduceScatterTree(contributions, mine, twelve, other, DType::kF32, {}),
+            "bytes for");
     for (const DType dtype : {DType::kBF16, DType::kI32, DType::kU8}) {
       Refused(communicator.ReduceTree(contributions, mine, output, dtype, {}),
               "a reproducible reduction of");

@@ -34,7 +34,7 @@ MEASURES = len(sys.argv) > 4
 SLOWDOWN = int(os.environ.get("HEDDLE_TEST_SLOWDOWN", "1"))
 MEMBERS = 4
 OPERATIONS = ("messages", "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "barrier", "records",
-              "reduce_tree")
+              "reduce_tree", "reduce_scatter_tree")
 # The smallest has something for everyone: whoever is not needed may be gone for long before a call notices.
 SIZES = (64, 4096, 100_000, 4 << 20)
 # What only a fault exceeds, however busy the machine is.

@@ -50,15 +50,17 @@ class Calls {
  private:
   using Member = Status (Calls::*)();
   static const std::map<std::string, Member>& Named() {
-    static const std::map<std::string, Member> calls = {{"messages", &Calls::Messages},
-                                                        {"all_reduce", &Calls::AllReduce},
-                                                        {"reduce_scatter", &Calls::ReduceScatter},
-                                                        {"all_gather", &Calls::AllGather},
-                                                        {"all_to_all", &Calls::AllToAll},
-                                                        {"broadcast", &Calls::Broadcast},
-                                                        {"barrier", &Calls::Barrier},
-                                                        {"records", &Calls::Records},
-                                                        {"reduce_tree", &Calls::ReduceTree}};
+    static const std::map<std::string, Member> calls = {
+        {"messages", &Calls::Messages},
+        {"all_reduce", &Calls::AllReduce},
+        {"reduce_scatter", &Calls::ReduceScatter},
+        {"all_gather", &Calls::AllGather},
+        {"all_to_all", &Calls::AllToAll},
+        {"broadcast", &Calls::Broadcast},
+        {"barrier", &Calls::Barrier},
+        {"records", &Calls::Records},
+        {"reduce_tree", &Calls::ReduceTree},
+        {"reduce_scatter_tree", &Calls::ReduceScatterTree}};
     return calls;
   }
 
@@ -108,13 +110,21 @@ class Calls {
   }
   Status Barrier() { return group_.Barrier({}); }
   Status Records() { return group_.AllGatherBytes(Share(other_), {}).status(); }
-  Status ReduceTree() {
+  TreeContributions OneEach() const {
     TreeContributions contributions;
     for (int i = 0; i < group_.size(); ++i) {
       contributions.nodes.push_back({TreeNode{.level = 0, .index = i}});
     }
+    return contributions;
+  }
+  Status ReduceTree() {
     const std::span<const std::byte> mine(other_);
-    return group_.ReduceTree(contributions, std::span(&mine, 1), whole_, DType::kF32, {});
+    return group_.ReduceTree(OneEach(), std::span(&mine, 1), whole_, DType::kF32, {});
+  }
+  Status ReduceScatterTree() {
+    const std::span<const std::byte> mine(other_);
+    return group_.ReduceScatterTree(OneEach(), std::span(&mine, 1), Share(whole_), counts_,
+                                    DType::kF32, {});
   }
 
   Communicator& group_;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -60,6 +61,25 @@ std::vector<T> HeldValue(uint64_t seed, TreeNode node, int64_t total, size_t ele
   return NodeValue<T>(seed, node, total, elements);
 }
 
+// Shares of all elements, of any size, and none at times.
+std::vector<int64_t> RandomShares(Random& random, int64_t elements, int members) {
+  std::vector<int64_t> cuts{0, elements};
+  for (int i = 1; i < members; ++i) {
+    cuts.push_back(random.Below(4) == 0 ? cuts.back() : random.Between(0, elements));
+  }
+  std::sort(cuts.begin(), cuts.end());
+  std::vector<int64_t> counts;
+  for (size_t i = 1; i < cuts.size(); ++i) {
+    counts.push_back(cuts[i] - cuts[i - 1]);
+  }
+  return counts;
+}
+
+template <typename T>
+bool SameBits(const std::vector<T>& values, const T* expected) {
+  return values.empty() || std::memcmp(values.data(), expected, values.size() * sizeof(T)) == 0;
+}
+
 class ReduceTreeTest : public ::testing::TestWithParam<Media> {};
 
 template <typename T>
@@ -93,6 +113,7 @@ void RunGrouping(
     }
   }
   const std::vector<T> expected = WholeValue<T>(seed, total, elements);
+  const std::vector<int64_t> counts = RandomShares(random, static_cast<int64_t>(elements), size);
   const uint64_t tag = random.Next();
   Cluster cluster(size, media);
   cluster.Run(1, [&](int rank, Communicator& communicator) {
@@ -109,10 +130,16 @@ void RunGrouping(
     const Status status = communicator.ReduceTree(contributions, mine, RawOf(output), dtype,
                                                   {.group = {}, .tag = tag, .deadline = {}});
     ASSERT_TRUE(status.ok()) << status.ToString();
-    EXPECT_TRUE(elements == 0 ||
-                std::memcmp(output.data(), expected.data(), elements * sizeof(T)) == 0)
+    EXPECT_TRUE(SameBits(output, expected.data()))
         << "bits differ: " << size << " members, " << total << " contributions, " << elements
         << " elements";
+    std::vector<T> share(static_cast<size_t>(counts[static_cast<size_t>(rank)]));
+    const Status scattered =
+        communicator.ReduceScatterTree(contributions, mine, RawOf(share), counts, dtype,
+                                       {.group = {}, .tag = tag, .deadline = {}});
+    ASSERT_TRUE(scattered.ok()) << scattered.ToString();
+    const auto first = std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
+    EXPECT_TRUE(SameBits(share, expected.data() + first)) << "of a share";
     EXPECT_EQ(values, kept) << "inputs stay";
   });
 }
@@ -226,6 +253,35 @@ TEST(ReduceTreeArgumentsTest, DisagreementsAreNamed) {
                               RawOf(output), DType::kF32, {})
                   .code(),
               StatusCode::kInvalidArgument);
+  });
+}
+
+// No result travels: what the members send is each sum of a share, once, to whose share it is.
+TEST_P(ReduceTreeTest, AShareTravelsToItsMemberAlone) {
+  constexpr int kSize = 4;
+  constexpr int64_t kElements = 100'000;
+  const std::vector<int64_t> counts{kElements / 2, 0, kElements / 4, kElements / 4};
+  TreeContributions contributions;
+  for (int64_t i = 0; i < kSize; ++i) {
+    contributions.nodes.push_back({{.level = 0, .index = i}});
+  }
+  Cluster cluster(kSize, GetParam());
+  cluster.Run(1, [&](int rank, Communicator& communicator) {
+    const std::vector<float> value(kElements, 1);
+    const std::vector<std::span<const std::byte>> mine{RawOf(value)};
+    std::vector<float> share(static_cast<size_t>(counts[static_cast<size_t>(rank)]));
+    ASSERT_TRUE(communicator.Barrier({}).ok());  // Nothing else is under way.
+    const std::vector<int64_t> before = communicator.BytesSent();
+    const Status status =
+        communicator.ReduceScatterTree(contributions, mine, RawOf(share), counts, DType::kF32, {});
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    const std::vector<int64_t> after = communicator.BytesSent();
+    for (int peer = 0; peer < kSize; ++peer) {
+      const auto index = static_cast<size_t>(peer);
+      const int64_t sums = peer == rank ? 0 : counts[index] * static_cast<int64_t>(sizeof(float));
+      EXPECT_GE(after[index] - before[index], sums) << rank << " to " << peer;
+      EXPECT_LE(after[index] - before[index], sums + sums / 50 + 1024) << rank << " to " << peer;
+    }
   });
 }
 

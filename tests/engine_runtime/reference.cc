@@ -52,7 +52,7 @@ void Update(const graph::Graph& graph,
             double learning_rate) {
   const graph::AdamW& adamw = graph.optimizer;
   const bool clipped = adamw.max_gradient_norm > 0 && norm > adamw.max_gradient_norm;
-  auto& held = state.held(id);
+  auto& held = state.held(id).kept.front();
   AdamWUpdate(held.master, held.exp_avg, held.exp_avg_sq, gradient, held.compute,
               {.learning_rate = learning_rate,
                .clip_factor = clipped ? adamw.max_gradient_norm / (norm + 1e-6) : 1,
@@ -188,9 +188,11 @@ class Worker {
         }
         return true;
       case Code::kExchange:
+      case Code::kGather:
       case Code::kAwait:
-        return InternalError("worker {} instruction {}: tests/support/program runs exchanges",
-                             program_.rank, next_);
+        return InternalError(
+            "worker {} instruction {}: tests/support/program runs exchanges and gathers",
+            program_.rank, next_);
       case Code::kVote:
       case Code::kUpdate:
         break;
@@ -315,7 +317,7 @@ Result<std::map<std::string, std::vector<double>>> CollectMasters(
   std::map<std::string, std::vector<double>> masters;
   for (auto& worker : workers) {
     for (const graph::ParameterId id : worker->state().parameters()) {
-      std::vector<double> values = Doubles(worker->state().held(id).master);
+      std::vector<double> values = Doubles(worker->state().held(id).kept.front().master);
       const auto [entry, inserted] = masters.emplace(graph.parameter(id).name, values);
       if (!inserted && entry->second != values) {
         return InternalError("holders of {} differ", graph.parameter(id).name);
@@ -378,7 +380,7 @@ Result<ReferenceResult> RunSingleDevice(const graph::Graph& graph,
     result.steps.push_back(figures);
   }
   for (const graph::ParameterId id : AllParameters(graph)) {
-    result.masters[graph.parameter(id).name] = Doubles(state.held(id).master);
+    result.masters[graph.parameter(id).name] = Doubles(state.held(id).kept.front().master);
   }
   return result;
 }

@@ -95,7 +95,7 @@ class Worker {
     Box box;
     std::vector<std::byte> bytes;
   };
-  std::map<graph::ParameterId, Part> masters_;
+  std::map<graph::ParameterId, std::vector<Part>> masters_;
 
  private:
   Status RunSteps(comm::Communicator& group, ParameterState& state) {
@@ -122,11 +122,13 @@ class Worker {
 
   Status ReadMasters(const ParameterState& state) {
     for (const graph::ParameterId id : state.parameters()) {
-      Part& part = masters_[id];
-      part.box = state.BoxOf(id);
-      part.bytes.resize(
-          static_cast<size_t>(ElementCount(part.box.extent) * SizeOf(graph_.master_dtype())));
-      HEDDLE_RETURN_IF_ERROR(state.Read(id, program::StateRole::kMaster, part.box, part.bytes));
+      for (const Box& box : state.KeptOf(id)) {
+        Part& part = masters_[id].emplace_back();
+        part.box = box;
+        part.bytes.resize(
+            static_cast<size_t>(ElementCount(box.extent) * SizeOf(graph_.master_dtype())));
+        HEDDLE_RETURN_IF_ERROR(state.Read(id, program::StateRole::kMaster, box, part.bytes));
+      }
     }
     return Status::Ok();
   }
@@ -166,14 +168,16 @@ Status Assemble(const graph::Graph& graph,
       if (held == worker->masters_.end()) {
         continue;
       }
-      size_t next = 0;
-      ForEach(parameter.shape, held->second.box, [&](size_t index) {
-        std::byte* const to = whole.data() + index * element;
-        const std::byte* const from = held->second.bytes.data() + element * next++;
-        alike = alike && (!known[index] || std::memcmp(to, from, element) == 0);
-        std::memcpy(to, from, element);
-        known[index] = true;
-      });
+      for (const Worker::Part& part : held->second) {
+        size_t next = 0;
+        ForEach(parameter.shape, part.box, [&](size_t index) {
+          std::byte* const to = whole.data() + index * element;
+          const std::byte* const from = part.bytes.data() + element * next++;
+          alike = alike && (!known[index] || std::memcmp(to, from, element) == 0);
+          std::memcpy(to, from, element);
+          known[index] = true;
+        });
+      }
     }
     if (!alike || std::ranges::count(known, false) > 0) {
       return InternalError("{}: {}", parameter.name,

@@ -26,7 +26,7 @@ std::vector<VoteFlags> AllFlags() {
 TEST(VoteTest, RecordsAreReadAsTheyWereWritten) {
   for (const VoteFlags& flags : AllFlags()) {
     VoteRecord record{.step = 7, .flags = flags, .norms = {}, .losses = {}};
-    record.norms.push_back({.parameter = 3, .elements = 12, .sum_of_squares = 2.5});
+    record.norms.push_back({.parameter = 3, .leaf = 9, .elements = 12, .sum_of_squares = 2.5});
     record.losses.push_back({.microbatch = 1, .loss = 0.5});
     const Bytes bytes = EncodeVote(record);
     const auto read = DecodeVote(bytes);
@@ -35,6 +35,7 @@ TEST(VoteTest, RecordsAreReadAsTheyWereWritten) {
     EXPECT_EQ(read->flags, flags);
     ASSERT_EQ(read->norms.size(), 1U);
     EXPECT_EQ(read->norms[0].parameter, 3);
+    EXPECT_EQ(read->norms[0].leaf, 9);
     EXPECT_EQ(read->norms[0].elements, 12);
     EXPECT_EQ(read->norms[0].sum_of_squares, 2.5);
     ASSERT_EQ(read->losses.size(), 1U);
@@ -68,16 +69,33 @@ TEST(VoteTest, PartsOfAParameterAddUpToItsNorm) {
   const auto outcome =
       DecideVote({Of({{.parameter = 0, .elements = 4, .sum_of_squares = 1},
                       {.parameter = 1, .elements = 6, .sum_of_squares = 2}}),
-                  Of({}), Of({{.parameter = 0, .elements = 6, .sum_of_squares = 6}})},
+                  Of({}), Of({{.parameter = 0, .leaf = 1, .elements = 6, .sum_of_squares = 6}})},
                  kElements, 0);
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
   EXPECT_EQ(outcome->gradient_norm, 3);
 }
 
+TEST(VoteTest, TheOrderOfPartsIsTheirsAndNotTheReporters) {
+  // One of these sums loses the ones: 2^53 + 1 + 1 is 2^53, and 1 + 1 + 2^53 is not.
+  const VoteRecord::Norm large{.parameter = 0, .leaf = 2, .elements = 8, .sum_of_squares = 0x1p53};
+  const VoteRecord::Norm first{.parameter = 0, .leaf = 0, .elements = 1, .sum_of_squares = 1};
+  const VoteRecord::Norm second{.parameter = 0, .leaf = 1, .elements = 1, .sum_of_squares = 1};
+  const VoteRecord::Norm other{.parameter = 1, .elements = 6, .sum_of_squares = 0};
+  const double expected = std::sqrt(0x1p53 + 2);
+  for (const auto& records : {std::vector{Of({large, other}), Of({first}), Of({second})},
+                              std::vector{Of({second}), Of({large, first, other}), Of({})}}) {
+    const auto outcome = DecideVote(records, kElements, 0);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+    EXPECT_EQ(outcome->gradient_norm, expected);
+  }
+}
+
 TEST(VoteTest, EachElementHasOneVoter) {
   const VoteRecord::Norm whole{.parameter = 1, .elements = 6, .sum_of_squares = 2};
   const VoteRecord::Norm part{.parameter = 0, .elements = 4, .sum_of_squares = 1};
-  const VoteRecord::Norm rest{.parameter = 0, .elements = 6, .sum_of_squares = 1};
+  const VoteRecord::Norm rest{.parameter = 0, .leaf = 1, .elements = 6, .sum_of_squares = 1};
+  VoteRecord::Norm twice = rest;
+  twice.leaf = 0;
   VoteRecord::Norm beyond = whole;
   beyond.parameter = 2;
   VoteRecord::Norm negative = part;
@@ -88,6 +106,7 @@ TEST(VoteTest, EachElementHasOneVoter) {
       {{whole, part, rest, part}, "parameter 0 has 10 elements, and more"},
       {{whole, whole, part, rest}, "parameter 1 has 6 elements, and more"},
       {{whole, part, rest, beyond}, "parameter 2 does not exist"},
+      {{whole, part, twice}, "part 0 of parameter 0 was voted for twice"},
       {{whole, negative}, "parameter 0 has 10 elements, and more"}};
   for (const auto& [norms, why] : wrong) {
     const Status status = DecideVote({Of({}), Of(norms)}, kElements, 0).status();

@@ -86,6 +86,7 @@ double PriceOf(const graph::Graph& graph,
     case Code::kRecv:
     case Code::kReduce:
     case Code::kExchange:
+    case Code::kGather:
     case Code::kAwait:
       return fixed;
     case Code::kVote:

@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "engine/program/pieces.h"
+#include "engine/program/slices.h"
 #include "engine/program/stages.h"
 
 namespace heddle::elastic {
@@ -33,12 +33,12 @@ Result<wire::Certificate> CertificateOf(const JobContext& context, const Generat
   certificate.set_identity(IdentityOf(context, generation.applied_step));
   const std::vector<std::vector<int>> segments = program::ParameterSegments(context.graph);
   const program::Plan& plan = generation.lowered->plan;
-  const std::vector<int32_t> first = program::FirstPieces(context.graph, plan);
+  const std::vector<int32_t> first = program::FirstKeptPieces(context.graph, plan);
   for (const graph::ParameterId parameter : generation.state->parameters()) {
     const auto index = static_cast<size_t>(parameter);
     int32_t number = first[index];
     for (const program::HeldPiece& piece :
-         program::PiecesOf(context.graph, plan, parameter, segments[index])) {
+         program::KeptPiecesOf(context.graph, plan, parameter, segments[index])) {
       if (std::ranges::count(piece.holders, generation.lowered->rank) > 0) {
         uint64_t digest = 0;
         if (piece.holders.size() > 1) {

@@ -169,14 +169,14 @@ runtime::ExecutorOptions GenerationBuilder::ExecutorFor(Generation& generation, 
                            : context.dataset->ReadSample(sample, tokens, targets);
               },
           .before_update =
-              [&context = context_, &lowered,
-               state = generation.state.get()](graph::ParameterId parameter) {
-                const Box held = program::HeldBox(lowered.training, context.graph, parameter);
-                for (const program::StateRole role : program::kStateRoles) {
-                  const auto bytes = state->InPlace(parameter, role, held);
-                  context.writer->BeforeChange(bytes);
-                  if (context.replica_writer != nullptr) {
-                    context.replica_writer->BeforeChange(bytes);
+              [&context = context_, state = generation.state.get()](graph::ParameterId parameter) {
+                for (const Box& kept : state->KeptOf(parameter)) {
+                  for (const program::StateRole role : program::kStateRoles) {
+                    const auto bytes = state->InPlace(parameter, role, kept);
+                    context.writer->BeforeChange(bytes);
+                    if (context.replica_writer != nullptr) {
+                      context.replica_writer->BeforeChange(bytes);
+                    }
                   }
                 }
               },

@@ -61,7 +61,7 @@ Status CopyBoxes(const graph::Graph& graph,
                  std::span<const program::StateBox> boxes,
                  runtime::ParameterState& to) {
   for (const program::StateBox& box : boxes) {
-    if (to.BoxOf(box.parameter) == from.BoxOf(box.parameter)) {
+    if (to.Shares(from, box.parameter)) {
       continue;
     }
     Bytes copy(static_cast<size_t>(ElementCount(box.box.extent) * SizeOf(graph.master_dtype())));

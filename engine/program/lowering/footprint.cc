@@ -6,7 +6,7 @@
 #include "base/tensor/reduction_tree.h"
 #include "engine/program/lowering/stage_template.h"
 #include "engine/program/memory.h"
-#include "engine/program/pieces.h"
+#include "engine/program/slices.h"
 #include "engine/program/stages.h"
 
 namespace heddle::program {
@@ -140,12 +140,16 @@ Result<int64_t> Footprint::PeakBytes(const Plan& plan, int rank) const {
                              .first_microbatch = pipeline.first_microbatch,
                              .microbatches = pipeline.microbatches,
                              .shared = it.layout < 0 && plan.pipelines.size() > 1};
-  if (it.layout < 0) {
+  if (it.layout < 0 && !plan.divides_optimizer) {
     return PeakOf(MakeTrace(stage), stage);
   }
-  HEDDLE_ASSIGN_OR_RETURN(const StageGraph group, BuildStageGraph(*graph_, plan, it));
   Trace trace;
   AddGradients(plan, it, rank, trace);
+  if (it.layout < 0) {
+    AddSteps(BuildStageTemplate(*graph_, analysis_, pipeline, position.stage), *graph_, trace);
+    return PeakOf(trace, stage);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const StageGraph group, BuildStageGraph(*graph_, plan, it));
   AddSteps(BuildStageTemplate(*graph_, analysis_, pipeline, position.stage, group, position.member),
            graph::Localise(group.sharded, position.member).graph, trace);
   return PeakOf(trace, stage);
@@ -286,11 +290,17 @@ void Footprint::AddGradients(const Plan& plan, const Stage& stage, int rank, Tra
         continue;
       }
       const int index = static_cast<int>(i);
-      holder.pieces.push_back({.parameter = id, .index = index, .box = piece.box});
+      Piece own{.parameter = id, .index = index, .box = piece.box};
+      const std::vector<graph::Range> rows = KeptRows(*graph_, plan, piece);
+      if (!rows.empty()) {
+        const auto position = std::ranges::find(piece.holders, rank) - piece.holders.begin();
+        own.kept = RowsOf(piece.box, rows[static_cast<size_t>(position)]);
+      }
       trace.gradients.push_back(
           {.key = {id, index},
-           .sum_bytes = ElementCount(piece.box.extent) * SizeOf(graph_->master_dtype()),
+           .sum_bytes = ElementCount(KeptBox(own).extent) * SizeOf(graph_->master_dtype()),
            .tied = piece.holders.size() > 1});
+      holder.pieces.push_back(std::move(own));
     }
   }
   trace.state = StateBytes(*graph_, holder);

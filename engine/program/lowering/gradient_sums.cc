@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "engine/program/slices.h"
 #include "engine/program/stages.h"
 
 namespace heddle::program {
@@ -70,7 +71,9 @@ Status GradientSums::AddSums(const GraphAnalysis& analysis,
     if (!std::binary_search(piece.holders.begin(), piece.holders.end(), rank_)) {
       continue;
     }
-    Sum sum{.piece = piece, .contributions = ContributionsOf(analysis, plan, parameter, piece)};
+    Sum sum{.piece = piece,
+            .contributions = ContributionsOf(analysis, plan, parameter, piece),
+            .rows = KeptRows(*graph_, plan, piece)};
     for (size_t h = 0; h < piece.holders.size() && piece.holders.size() > 1 && !exact_; ++h) {
       if (sum.contributions[h].empty()) {
         return InvalidArgumentError(
@@ -165,16 +168,25 @@ void GradientSums::IssueReady(ProgramBuilder& out) {
 
 void GradientSums::Reduce(PieceKey key, Sum& sum, ProgramBuilder& out) const {
   const auto& [parameter, piece] = key;
-  sum.gradient = out.NewSlot(graph_->parameter(parameter).gradients.front(), -1,
-                             {.dtype = graph_->master_dtype(), .shape = sum.piece.box.extent});
   Instruction instruction{.code = Code::kReduce,
-                          .outputs = {sum.gradient},
                           .tag = ReduceTag(parameter, piece),
                           .parameter = parameter,
                           .piece = piece,
                           .group = sum.piece.holders};
   if (exact_) {
     instruction.contributions = sum.contributions;
+  }
+  Shape shape = sum.piece.box.extent;
+  for (size_t h = 0; h < sum.rows.size(); ++h) {
+    instruction.rows.push_back(sum.rows[h].end - sum.rows[h].begin);
+    if (sum.piece.holders[h] == rank_) {
+      shape[0] = instruction.rows.back();
+    }
+  }
+  if (ElementCount(shape) > 0) {
+    sum.gradient = out.NewSlot(graph_->parameter(parameter).gradients.front(), -1,
+                               {.dtype = graph_->master_dtype(), .shape = std::move(shape)});
+    instruction.outputs = {sum.gradient};
   }
   for (const auto& [use, partials] : sum.partials) {
     for (const Partial& partial : partials) {
@@ -192,8 +204,10 @@ std::map<PieceKey, SlotId> GradientSums::Finish(ProgramBuilder& out) {
   IssueReady(out);
   std::map<PieceKey, SlotId> gradients;
   for (const auto& [key, sum] : sums_) {
-    HEDDLE_CHECK(sum.gradient >= 0, "parameter {} is not complete", key.first);
-    gradients.emplace(key, sum.gradient);
+    HEDDLE_CHECK(sum.gradient >= 0 || !sum.rows.empty(), "parameter {} is not complete", key.first);
+    if (sum.gradient >= 0) {
+      gradients.emplace(key, sum.gradient);
+    }
   }
   return gradients;
 }

@@ -41,11 +41,15 @@ class GradientSums {
   /// additions and reductions whose operands are complete now.
   void Add(PieceKey piece, int use, int microbatch, SlotId slot, ProgramBuilder& out);
 
-  /// Returns the summed gradients, after every contribution was added.
+  /// Returns the summed gradients, after every contribution was added: of what this worker updates.
   std::map<PieceKey, SlotId> Finish(ProgramBuilder& out);
 
-  /// Whether this worker is the piece's owner, the lowest of its holders.
-  bool Owns(PieceKey piece) const { return sums_.at(piece).piece.holders.front() == rank_; }
+  /// Whether this worker reports the norm of the gradient that it has of the piece: if all holders
+  /// have the same, the lowest of them does.
+  bool Reports(PieceKey piece) const {
+    const Sum& sum = sums_.at(piece);
+    return !sum.rows.empty() || sum.piece.holders.front() == rank_;
+  }
 
  private:
   struct Partial {
@@ -56,6 +60,7 @@ class GradientSums {
     HeldPiece piece = {};
     std::vector<std::vector<TreeNode>> contributions = {};  ///< Exact plan: by holder.
     std::map<int, std::vector<Partial>> partials = {};      ///< By use; relaxed: all under key 0.
+    std::vector<graph::Range> rows = {};                    ///< By holder: KeptRows.
     int64_t missing = 0;  ///< Number of this worker's contributions that are still to come.
     SlotId gradient = -1;
   };

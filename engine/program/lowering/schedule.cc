@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/program/slices.h"
 #include "engine/program/stages.h"
 
 namespace heddle::program {
@@ -29,6 +30,8 @@ class Stamper {
 
   Program Run() && {
     if (position_.pipeline >= 0) {
+      AddParameters(out_.program());
+      Gather();
       RunSchedule();
     }
     Finish();
@@ -40,6 +43,39 @@ class Stamper {
     return plan_.pipelines[static_cast<size_t>(position_.pipeline)];
   }
   const Stage& stage() const { return pipeline().stages[static_cast<size_t>(position_.stage)]; }
+
+  // All gathers in the order in which the model uses the parameters, which is the same everywhere.
+  void Gather() {
+    std::vector<std::pair<int, const Piece*>> order;
+    for (const Piece& piece : out_.program().pieces) {
+      if (piece.kept) {
+        order.emplace_back(
+            analysis_.parameter_segments[static_cast<size_t>(piece.parameter)].front(), &piece);
+      }
+    }
+    std::ranges::stable_sort(order, {}, &std::pair<int, const Piece*>::first);
+    for (const auto& [segment, piece] : order) {
+      const HeldPiece& held = divided_.at({piece->parameter, piece->index});
+      Instruction gather{.code = Code::kGather,
+                         .tag = GatherTag(piece->parameter, piece->index),
+                         .parameter = piece->parameter,
+                         .piece = piece->index,
+                         .group = held.holders};
+      for (const graph::Range& rows : KeptRows(graph_, plan_, held)) {
+        gather.rows.push_back(rows.end - rows.begin);
+      }
+      out_.Emit(std::move(gather));
+      stale_.insert(piece->parameter);
+    }
+  }
+
+  // Before the first instruction that reads a parameter whose compute copy is gathered.
+  void AwaitParameter(TensorId tensor) {
+    const graph::Tensor& read = graph_.tensor(tensor);
+    if (read.kind == graph::TensorKind::kParameter && stale_.erase(read.parameter) > 0) {
+      out_.Emit({.code = Code::kAwait, .parameter = read.parameter});
+    }
+  }
 
   // 1F1B: some forwards first, then one backward for each forward.
   void RunSchedule() {
@@ -76,6 +112,13 @@ class Stamper {
     std::vector<SlotId>& slots = values_[static_cast<size_t>(number)];
     const int microbatch = pipeline().first_microbatch + number;
     for (const StageStep& step : steps) {
+      if (step.code == Code::kRun) {
+        for (const TensorId input : graph_.node(step.node).inputs) {
+          AwaitParameter(input);
+        }
+      } else if (step.code == Code::kExchange) {
+        AwaitParameter(template_.exchanges[static_cast<size_t>(step.exchange)].from);
+      }
       Instruction instruction{.code = step.code,
                               .node = step.node,
                               .microbatch = step.code == Code::kAwait ? -1 : microbatch,
@@ -113,7 +156,7 @@ class Stamper {
     const std::map<PieceKey, SlotId> gradients = sums_.Finish(out_);
     Program& program = out_.program();
     for (const auto& [key, slot] : gradients) {
-      if (sums_.Owns(key)) {
+      if (sums_.Reports(key)) {
         program.vote.norms.push_back(
             {.parameter = key.first, .gradient = slot, .piece = key.second});
       }
@@ -132,9 +175,6 @@ class Stamper {
   }
 
   void FinishHeader(Program& program) {
-    if (position_.pipeline >= 0) {
-      AddParameters(program);
-    }
     program.exchanges = std::move(template_.exchanges);
     for (const Instruction& instruction : program.instructions) {
       peers_.insert(instruction.group.begin(), instruction.group.end());
@@ -143,13 +183,13 @@ class Stamper {
     program.peers.assign(peers_.begin(), peers_.end());
   }
 
-  void AddParameters(Program& program) const {
+  void AddParameters(Program& program) {
     std::set<ParameterId> held;
     for (int segment = stage().first_segment; segment < stage().last_segment; ++segment) {
       const auto& list = analysis_.segment_parameters[static_cast<size_t>(segment)];
       held.insert(list.begin(), list.end());
     }
-    if (stage().layout < 0) {
+    if (stage().layout < 0 && !plan_.divides_optimizer) {
       program.parameters.assign(held.begin(), held.end());
       return;
     }
@@ -158,10 +198,17 @@ class Stamper {
           graph_, plan_, parameter, analysis_.parameter_segments[static_cast<size_t>(parameter)]);
       for (size_t i = 0; i < pieces.size(); ++i) {
         const std::vector<int>& holders = pieces[i].holders;
-        if (std::binary_search(holders.begin(), holders.end(), program.rank)) {
-          program.pieces.push_back(
-              {.parameter = parameter, .index = static_cast<int>(i), .box = pieces[i].box});
+        const auto own = std::ranges::lower_bound(holders, program.rank);
+        if (own == holders.end() || *own != program.rank) {
+          continue;
         }
+        Piece piece{.parameter = parameter, .index = static_cast<int>(i), .box = pieces[i].box};
+        const std::vector<graph::Range> rows = KeptRows(graph_, plan_, pieces[i]);
+        if (!rows.empty()) {
+          piece.kept = RowsOf(piece.box, rows[static_cast<size_t>(own - holders.begin())]);
+          divided_.emplace(std::pair(parameter, piece.index), pieces[i]);
+        }
+        program.pieces.push_back(std::move(piece));
       }
       if (!program.pieces.empty() && program.pieces.back().parameter == parameter) {
         program.parameters.push_back(parameter);
@@ -178,6 +225,8 @@ class Stamper {
   ProgramBuilder out_;
   std::vector<std::vector<SlotId>> values_;  ///< Slot by microbatch of the pipeline, by value.
   std::set<int> peers_;
+  std::map<PieceKey, HeldPiece> divided_;  ///< Those of which this worker keeps some rows.
+  std::set<graph::ParameterId> stale_;     ///< Those whose gathers are not awaited yet.
 };
 
 }  // namespace

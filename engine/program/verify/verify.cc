@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/program/slices.h"
 #include "engine/program/verify/verify_classes.h"
 #include "engine/program/verify/verify_machine.h"
 
@@ -30,9 +31,14 @@ Status VerifyHeader(const Plan& plan,
       continue;
     }
     parameters.push_back(id);
-    for (size_t i = 0; i < all[p].size() && grouped; ++i) {
-      if (workers.Holds(static_cast<int>(rank), id, static_cast<int>(i))) {
-        pieces.push_back({.parameter = id, .index = static_cast<int>(i), .box = all[p][i].box});
+    for (size_t i = 0; i < all[p].size() && (grouped || plan.divides_optimizer); ++i) {
+      const int index = static_cast<int>(i);
+      if (workers.Holds(static_cast<int>(rank), id, index)) {
+        Piece piece{.parameter = id, .index = index, .box = all[p][i].box};
+        if (const graph::Range* const rows = workers.RowsOf(static_cast<int>(rank), id, index)) {
+          piece.kept = RowsOf(piece.box, *rows);
+        }
+        pieces.push_back(std::move(piece));
       }
     }
   }
@@ -89,21 +95,21 @@ Status VerifyPeers(const std::vector<Program>& programs, size_t rank) {
   return Status::Ok();
 }
 
-// Every worker issues its reductions in program order; one order must fit all of them, else two
-// workers that take reductions one by one wait for each other.
+// Every worker issues its gathers and reductions in program order; one order must fit all of them,
+// else two workers that take them one by one wait for each other.
 Status VerifyReduceOrder(const std::vector<Program>& programs, const std::vector<int>& ranks) {
-  using Name = std::pair<ParameterId, int>;
+  using Name = std::tuple<ParameterId, int, Code>;
   std::map<Name, std::set<Name>> after;
   std::map<Name, int> before;
   for (const int rank : ranks) {
-    Name last(-1, 0);
+    Name last(-1, 0, Code::kReduce);
     for (const Instruction& instruction : programs[static_cast<size_t>(rank)].instructions) {
-      if (instruction.code != Code::kReduce) {
+      if (instruction.code != Code::kReduce && instruction.code != Code::kGather) {
         continue;
       }
-      const Name name(instruction.parameter, instruction.piece);
+      const Name name(instruction.parameter, instruction.piece, instruction.code);
       before.emplace(name, 0);
-      if (last.first >= 0 && last != name && after[last].insert(name).second) {
+      if (std::get<0>(last) >= 0 && last != name && after[last].insert(name).second) {
         ++before[name];
       }
       last = name;
@@ -127,7 +133,7 @@ Status VerifyReduceOrder(const std::vector<Program>& programs, const std::vector
     }
   }
   if (ordered != before.size()) {
-    return InternalError("workers issue reductions in different orders");
+    return InternalError("workers issue reductions or gathers in different orders");
   }
   return Status::Ok();
 }
@@ -177,7 +183,7 @@ Status VerifyMachine::CheckComplete(const SumValue& sum, ParameterId parameter, 
 }
 
 Status VerifyMachine::Vote() {
-  std::set<PieceName> norms;
+  std::set<Report> norms;
   std::vector<bool> losses(static_cast<size_t>(microbatches_), false);
   for (int rank = 0; rank < static_cast<int>(programs_.size()); ++rank) {
     for (SlotState& slot : worker(rank).slots) {
@@ -199,16 +205,19 @@ Status VerifyMachine::Vote() {
   for (size_t p = 0; p < graph_.parameters.size(); ++p) {
     const size_t pieces = graph_.parameters[p].gradients.empty() ? 0 : members_.pieces()[p].size();
     for (size_t i = 0; i < pieces; ++i) {
-      if (!members_.pieces()[p][i].holders.empty() &&
-          norms.count({static_cast<ParameterId>(p), static_cast<int>(i)}) == 0) {
-        return InternalError("nobody reports the norm of {}", graph_.parameters[p].name);
+      const auto id = static_cast<ParameterId>(p);
+      const int index = static_cast<int>(i);
+      for (const int holder : members_.pieces()[p][i].holders) {
+        if (members_.Reports(holder, id, index) && norms.count({id, index, holder}) == 0) {
+          return InternalError("nobody reports the norm of {}", graph_.parameters[p].name);
+        }
       }
     }
   }
   return Status::Ok();
 }
 
-Status VerifyMachine::VoteOf(int rank, std::set<PieceName>& norms, std::vector<bool>& losses) {
+Status VerifyMachine::VoteOf(int rank, std::set<Report>& norms, std::vector<bool>& losses) {
   const VoteShare& share = program(rank).vote;
   for (const VoteShare::Norm& norm : share.norms) {
     const auto& all = members_.pieces();
@@ -221,12 +230,10 @@ Status VerifyMachine::VoteOf(int rank, std::set<PieceName>& norms, std::vector<b
       HEDDLE_ASSIGN_OR_RETURN(const SumValue* const sum, ReadSum(rank, norm.gradient));
       HEDDLE_RETURN_IF_ERROR(CheckComplete(*sum, norm.parameter, norm.piece));
     }
-    const HeldPiece& piece =
-        all[static_cast<size_t>(norm.parameter)][static_cast<size_t>(norm.piece)];
-    if (piece.holders.front() != rank) {
+    if (!members_.Reports(rank, norm.parameter, norm.piece)) {
       return InternalError("reports the norm of parameter {} without owning it", norm.parameter);
     }
-    if (!norms.emplace(norm.parameter, norm.piece).second) {
+    if (!norms.emplace(norm.parameter, norm.piece, rank).second) {
       return InternalError("the norm of parameter {} is reported twice", norm.parameter);
     }
   }
@@ -293,7 +300,7 @@ Status VerifyMachine::CheckEnd() const {
                                 ? 0
                                 : members_.pieces()[static_cast<size_t>(parameter)].size();
       for (int i = 0; i < static_cast<int>(pieces); ++i) {
-        if (members_.Holds(followed, parameter, i) && self.updated.count({parameter, i}) == 0) {
+        if (members_.Keeps(followed, parameter, i) && self.updated.count({parameter, i}) == 0) {
           return InternalError("worker {}: never updates {}", plan_.workers[rank],
                                graph_.parameter(parameter).name);
         }
@@ -312,7 +319,8 @@ Status Verify(const graph::Graph& graph,
   if (programs.size() != plan.workers.size()) {
     return InternalError("{} programs for {} workers", programs.size(), plan.workers.size());
   }
-  Followed followed = FollowedOf(plan, scope);
+  // What a worker keeps depends on its place among the holders: none stands for others.
+  Followed followed = FollowedOf(plan, plan.divides_optimizer ? VerifyScope::kEveryWorker : scope);
   HEDDLE_ASSIGN_OR_RETURN(VerifyWorkers workers,
                           VerifyWorkers::Create(graph, plan, followed.ranks));
   std::vector<bool> grouped(programs.size(), false);

@@ -68,6 +68,7 @@ Status VerifyMachine::StepExchange(int rank, const Instruction& instruction) {
     if (instruction.inputs.front() != -1) {
       return InternalError("does not exchange parameter {} from its own state", source.name);
     }
+    HEDDLE_RETURN_IF_ERROR(ReadParameter(rank, source.parameter));
   } else if (inputs > 0) {
     HEDDLE_RETURN_IF_ERROR(
         ReadTensor(rank, instruction.inputs.front(), exchange.from, instruction.microbatch));
@@ -85,6 +86,9 @@ Status VerifyMachine::StepExchange(int rank, const Instruction& instruction) {
 }
 
 Result<bool> VerifyMachine::StepAwait(int rank, const Instruction& instruction) {
+  if (instruction.parameter >= 0) {
+    return AwaitGathers(rank, instruction);
+  }
   HEDDLE_RETURN_IF_ERROR(ExpectShape(instruction, 1, 0));
   const SlotId slot = instruction.inputs.front();
   std::vector<SlotState>& slots = worker(rank).slots;

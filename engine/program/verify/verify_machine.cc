@@ -74,8 +74,8 @@ Status VerifyMachine::Run() {
       const Instruction& instruction = program(rank).instructions[worker(rank).next];
       if (instruction.code == Code::kAwait) {
         return InternalError(
-            "worker {}, instruction {}: waits for ever for an exchange that not all of its group "
-            "issue",
+            "worker {}, instruction {}: waits for ever for an exchange or a gather that not all of "
+            "its group issue",
             plan_.workers[static_cast<size_t>(rank)], worker(rank).next);
       }
       return InternalError("worker {}, instruction {}: waits for ever for tag {:#x} of worker {}",
@@ -132,6 +132,9 @@ Result<bool> VerifyMachine::Step(int rank, const Instruction& instruction) {
     case Code::kExchange:
       status = StepExchange(rank, instruction);
       break;
+    case Code::kGather:
+      status = StepGather(rank, instruction);
+      break;
     case Code::kAwait:
       return StepAwait(rank, instruction);
     case Code::kFold:
@@ -171,8 +174,11 @@ Status VerifyMachine::Write(
   bool fits = declared.type == type;
   if (const auto* const sum = std::get_if<SumValue>(&value); sum != nullptr && microbatch < 0) {
     const auto piece = static_cast<size_t>(sum->piece);
-    const auto& pieces = members_.pieces()[static_cast<size_t>(sum->parameter)];
-    fits = declared.type.dtype == type.dtype && declared.type.shape == pieces[piece].box.extent;
+    Shape shape = members_.pieces()[static_cast<size_t>(sum->parameter)][piece].box.extent;
+    if (const graph::Range* const kept = members_.RowsOf(rank, sum->parameter, sum->piece)) {
+      shape[0] = kept->end - kept->begin;
+    }
+    fits = declared.type.dtype == type.dtype && declared.type.shape == shape;
   }
   if (declared.tensor != tensor || declared.microbatch != microbatch || !fits) {
     return InternalError("slot {} does not fit {} of microbatch {}", slot,

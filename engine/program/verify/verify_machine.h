@@ -30,6 +30,8 @@ class VerifyMachine {
 
  private:
   using PieceName = std::pair<graph::ParameterId, int>;
+  /// A norm of a piece, and who reports it.
+  using Report = std::tuple<graph::ParameterId, int, int>;
   /// Whether it is an exchange, its index or node, and the microbatch.
   using RunKey = std::tuple<bool, int, int>;
   struct SlotState {
@@ -48,6 +50,7 @@ class VerifyMachine {
     size_t next = 0;        ///< Index of the next instruction.
     std::vector<SlotState> slots = {};
     std::set<PieceName> updated = {};
+    std::set<graph::ParameterId> gathered = {};  ///< Those whose gathers it has awaited.
     std::map<RunKey, int> runs = {};  ///< Of a member of a group: of nodes, and of exchanges.
     bool at_vote = false;
   };
@@ -82,6 +85,10 @@ class VerifyMachine {
   Status StepExchange(int rank, const Instruction& instruction);
   Status CheckExchanges(int rank);
   Result<bool> StepAwait(int rank, const Instruction& instruction);
+  Status StepGather(int rank, const Instruction& instruction);
+  Result<bool> AwaitGathers(int rank, const Instruction& instruction);
+  Status CheckRows(const Instruction& instruction) const;
+  Status ReadParameter(int rank, graph::ParameterId parameter) const;
   Status CheckGroupCoverage(const Pipeline& pipeline, const Stage& stage) const;
   Status StepSend(int rank, const Instruction& instruction);
   Result<bool> StepRecv(int rank, const Instruction& instruction);
@@ -105,7 +112,7 @@ class VerifyMachine {
   Status ExpectPeer(int rank, int peer) const;
 
   Status Vote();
-  Status VoteOf(int rank, std::set<PieceName>& norms, std::vector<bool>& losses);
+  Status VoteOf(int rank, std::set<Report>& norms, std::vector<bool>& losses);
   Status CheckComplete(const SumValue& sum, graph::ParameterId parameter, int piece) const;
   Status CheckGroupSums(int rank,
                         const Instruction& instruction,
@@ -130,7 +137,8 @@ class VerifyMachine {
   std::vector<Worker> workers_;
   std::map<MessageKey, Message> messages_;
   std::map<PieceName, Reduction> reductions_;
-  std::vector<uint8_t> runs_;  ///< By node * microbatches + microbatch.
+  std::map<PieceName, std::set<int>> gathers_;  ///< Who has issued each.
+  std::vector<uint8_t> runs_;                   ///< By node * microbatches + microbatch.
 };
 
 }  // namespace heddle::program

@@ -47,6 +47,7 @@ Status VerifyMachine::StepRun(int rank, const Instruction& instruction) {
     if (instruction.inputs[i] != -1 || !std::binary_search(holders.begin(), holders.end(), rank)) {
       return InternalError("does not read parameter {} from its own state", tensor.name);
     }
+    HEDDLE_RETURN_IF_ERROR(ReadParameter(rank, tensor.parameter));
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     HEDDLE_RETURN_IF_ERROR(WriteOutput(rank, instruction, i, node.outputs[i]));
@@ -187,9 +188,6 @@ Status VerifyMachine::StepReduce(int rank, const Instruction& instruction) {
     return InternalError("parameter {} does not exist", instruction.parameter);
   }
   const graph::Parameter& parameter = graph_.parameter(instruction.parameter);
-  if (parameter.gradients.empty() || instruction.outputs.size() != 1) {
-    return InternalError("reduces {} into {} outputs", parameter.name, instruction.outputs.size());
-  }
   const std::vector<HeldPiece>& pieces =
       members_.pieces()[static_cast<size_t>(instruction.parameter)];
   if (instruction.piece < 0 || static_cast<size_t>(instruction.piece) >= pieces.size()) {
@@ -203,12 +201,20 @@ Status VerifyMachine::StepReduce(int rank, const Instruction& instruction) {
   if (!std::binary_search(instruction.group.begin(), instruction.group.end(), rank)) {
     return InternalError("reduces {}, which it does not hold", parameter.name);
   }
+  const size_t outputs = members_.Keeps(rank, instruction.parameter, instruction.piece) ? 1 : 0;
+  if (parameter.gradients.empty() || instruction.outputs.size() != outputs) {
+    return InternalError("reduces {} into {} outputs", parameter.name, instruction.outputs.size());
+  }
+  HEDDLE_RETURN_IF_ERROR(CheckRows(instruction));
   for (const int member : instruction.group) {
     if (member != rank) {
       HEDDLE_RETURN_IF_ERROR(ExpectPeer(rank, member));
     }
   }
   HEDDLE_RETURN_IF_ERROR(JoinReduction(rank, instruction));
+  if (outputs == 0) {
+    return Status::Ok();
+  }
   const SlotId output = instruction.outputs.front();
   HEDDLE_RETURN_IF_ERROR(
       Write(rank, output, parameter.gradients.front(), -1,
@@ -339,8 +345,8 @@ Status VerifyMachine::StepUpdate(int rank, const Instruction& instruction) {
   HEDDLE_ASSIGN_OR_RETURN(const SumValue* const sum, ReadSum(rank, instruction.inputs.front()));
   if (instruction.parameter < 0 ||
       static_cast<size_t>(instruction.parameter) >= graph_.parameters.size() ||
-      !members_.Holds(rank, instruction.parameter, instruction.piece)) {
-    return InternalError("updates piece {} of parameter {}, which it does not hold",
+      !members_.Keeps(rank, instruction.parameter, instruction.piece)) {
+    return InternalError("updates piece {} of parameter {}, which it does not hold or keep",
                          instruction.piece, instruction.parameter);
   }
   HEDDLE_RETURN_IF_ERROR(CheckComplete(*sum, instruction.parameter, instruction.piece));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "engine/program/slices.h"
 #include "engine/program/stages.h"
 #include "engine/program/verify/verify_stage_graph.h"
 
@@ -65,6 +66,28 @@ bool VerifyWorkers::Holds(int rank, ParameterId parameter, int piece) const {
          std::ranges::binary_search(pieces[static_cast<size_t>(piece)].holders, rank);
 }
 
+const graph::Range* VerifyWorkers::RowsOf(int rank, ParameterId parameter, int piece) const {
+  if (!Holds(rank, parameter, piece) || rows(parameter, piece).empty()) {
+    return nullptr;
+  }
+  const std::vector<int>& holders =
+      pieces_[static_cast<size_t>(parameter)][static_cast<size_t>(piece)].holders;
+  const auto own = std::ranges::lower_bound(holders, rank) - holders.begin();
+  return &rows(parameter, piece)[static_cast<size_t>(own)];
+}
+
+bool VerifyWorkers::Keeps(int rank, ParameterId parameter, int piece) const {
+  const graph::Range* const kept = RowsOf(rank, parameter, piece);
+  return Holds(rank, parameter, piece) && (kept == nullptr || !kept->empty());
+}
+
+bool VerifyWorkers::Reports(int rank, ParameterId parameter, int piece) const {
+  const std::vector<int>& holders =
+      pieces_[static_cast<size_t>(parameter)][static_cast<size_t>(piece)].holders;
+  return Keeps(rank, parameter, piece) &&
+         (RowsOf(rank, parameter, piece) != nullptr || holders.front() == rank);
+}
+
 Result<VerifyWorkers> VerifyWorkers::Create(const graph::Graph& graph,
                                             const Plan& plan,
                                             const std::vector<int>& ranks) {
@@ -73,7 +96,9 @@ Result<VerifyWorkers> VerifyWorkers::Create(const graph::Graph& graph,
   for (size_t p = 0; p < segments.size(); ++p) {
     result.pieces_.push_back(PiecesOf(graph, plan, static_cast<ParameterId>(p), segments[p]));
     std::vector<int> holders;
+    result.rows_.emplace_back();
     for (const HeldPiece& piece : result.pieces_.back()) {
+      result.rows_.back().push_back(KeptRows(graph, plan, piece));
       holders.insert(holders.end(), piece.holders.begin(), piece.holders.end());
     }
     std::ranges::sort(holders);

@@ -79,10 +79,23 @@ class VerifyWorkers {
   const std::vector<std::vector<int>>& holders() const { return holders_; }
   /// Whether a worker has this piece.
   bool Holds(int rank, graph::ParameterId parameter, int piece) const;
+  /// By holder, the rows of a piece that each keeps; empty: all keep all of it. Precondition: there
+  /// is such a piece.
+  const std::vector<graph::Range>& rows(graph::ParameterId parameter, int piece) const {
+    return rows_[static_cast<size_t>(parameter)][static_cast<size_t>(piece)];
+  }
+  /// The rows of a piece that a worker keeps; null: all, or it does not hold it.
+  const graph::Range* RowsOf(int rank, graph::ParameterId parameter, int piece) const;
+  /// Whether a worker has this piece and keeps a part of it.
+  bool Keeps(int rank, graph::ParameterId parameter, int piece) const;
+  /// Whether a worker is to report a norm of this piece: the lowest of the holders, or each of those
+  /// that keep a part.
+  bool Reports(int rank, graph::ParameterId parameter, int piece) const;
 
  private:
   std::vector<VerifyWorker> workers_;
   std::vector<std::vector<HeldPiece>> pieces_;
+  std::vector<std::vector<std::vector<graph::Range>>> rows_;
   std::vector<std::vector<int>> holders_;
   std::vector<std::unique_ptr<StageGraph>> groups_;
   std::vector<std::unique_ptr<graph::Graph>> graphs_;

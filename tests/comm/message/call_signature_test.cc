@@ -38,13 +38,19 @@ TEST(CallSignatureTest, HasTheBitsOfTheWire) {
 }
 
 TEST(CallSignatureTest, ACallHasItsName) {
-  const char* const names[] = {
-      "barrier",    "all-gather of bytes", "all-reduce", "reduce-scatter",
-      "all-gather", "broadcast",           "all-to-all", "reproducible reduction"};
-  for (uint32_t kind = 1; kind <= 8; ++kind) {
+  const char* const names[] = {"barrier",
+                               "all-gather of bytes",
+                               "all-reduce",
+                               "reduce-scatter",
+                               "all-gather",
+                               "broadcast",
+                               "all-to-all",
+                               "reproducible reduction",
+                               "reproducible reduce-scatter"};
+  for (uint32_t kind = 1; kind <= 9; ++kind) {
     EXPECT_EQ(CallName(kind << 18), names[kind - 1]);
   }
-  for (const uint32_t kind : {0U, 9U, 15U}) {
+  for (const uint32_t kind : {0U, 10U, 15U}) {
     EXPECT_EQ(CallName(kind << 18), "something unknown") << kind;
   }
 }

@@ -180,7 +180,7 @@ TEST(ParameterStateTest, ABoxIsTheSamePartOfTheParameter) {
       const graph::ParameterId id = trial.all()[i];
       cut[id] = RandomBox(trial.graph().parameter(id).shape, random);
     }
-    part.Hold(trial.all(), cut);
+    part.Hold(trial.all(), {.held = cut});
     part.Initialize(5);
     trial.state().Initialize(5);
     for (const graph::ParameterId id : trial.all()) {
@@ -201,10 +201,10 @@ TEST(ParameterStateTest, ABoxIsTheSamePartOfTheParameter) {
           part.InPlace(id, program::StateRole::kMaster, part.BoxOf(id)).size(),
           device->is_host() ? static_cast<size_t>(ElementCount(part.BoxOf(id).extent)) * 4 : 0);
     }
-    part.Hold(trial.all(), cut);
+    part.Hold(trial.all(), {.held = cut});
     ExpectPartOf(trial.state(), part, trial.all().front());
     part.Refresh();
-    const auto& held = part.held(trial.all().front());
+    const auto& held = part.held(trial.all().front()).kept.front();
     EXPECT_EQ(held.compute.sizes(), held.master.sizes());
     part.Hold(trial.all());
     std::vector<float> zeros(1, -1);
@@ -253,7 +253,7 @@ TEST(ParameterStateTest, ComputeCopiesFollowTheMasters) {
     }
     trial.state().Refresh();
     for (const graph::ParameterId id : trial.all()) {
-      const auto& held = trial.state().held(id);
+      const auto& held = trial.state().held(id).kept.front();
       const Copied master = device->Download(held.master);
       const Copied compute = device->Download(held.compute);
       ASSERT_TRUE(master.mark.Wait(After(kLongestWait)).ok());

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -36,6 +37,12 @@ struct InterpretedReduction {
   std::map<int, std::vector<DenseTensor>> arrived;  ///< By rank.
 };
 
+/// A gather of a piece of a parameter's compute copy, as far as members have come to it.
+struct InterpretedGather {
+  std::vector<int> group;
+  std::map<int, DenseTensor> arrived;  ///< The rows that each keeps, by rank.
+};
+
 struct InterpretedWorker {
   const program::Program* program = nullptr;
   const graph::Graph* graph = nullptr;
@@ -45,7 +52,11 @@ struct InterpretedWorker {
   std::map<program::SlotId, std::pair<InterpretedExchange*, size_t>> calls;
   std::map<graph::ParameterId, DenseParameter> parameters;
   std::vector<std::pair<uint64_t, int>> exchanges;  ///< Tags, in the order of issue.
+  std::set<graph::ParameterId> gathered;            ///< Those whose gathers have ended.
 };
+
+/// `box` of a tensor as a box of the part `held` of it.
+Box Within(const Box& held, Box box);
 
 class Interpreter {
  public:
@@ -71,6 +82,8 @@ class Interpreter {
   void RunNode(InterpretedWorker& worker, const program::Instruction& instruction);
   void Issue(InterpretedWorker& worker, const program::Instruction& instruction);
   bool Await(InterpretedWorker& worker, program::SlotId slot);
+  void Gather(InterpretedWorker& worker, const program::Instruction& instruction);
+  bool AwaitGathers(InterpretedWorker& worker, graph::ParameterId parameter);
   void Fold(InterpretedWorker& worker, const program::Instruction& instruction);
   void Reduce(InterpretedWorker& worker, const program::Instruction& instruction);
   void Free(InterpretedWorker& worker, program::SlotId slot);
@@ -91,6 +104,7 @@ class Interpreter {
   std::map<std::tuple<int, int, uint64_t>, DenseTensor> messages_;
   std::map<std::pair<std::vector<int>, uint64_t>, InterpretedExchange> calls_;
   std::map<uint64_t, InterpretedReduction> reductions_;
+  std::map<std::pair<graph::ParameterId, int>, InterpretedGather> gathers_;
   DenseOutcome outcome_;
 };
 

@@ -23,6 +23,13 @@ const DenseTensor* Interpreter::Read(Worker& worker, SlotId slot, graph::TensorI
       Refuse(worker, "reads a parameter that it does not hold");
       return nullptr;
     }
+    for (const program::Piece& piece : worker.program->pieces) {
+      if (piece.parameter == held->first && piece.kept &&
+          !worker.gathered.contains(piece.parameter)) {
+        Refuse(worker, "reads a compute copy that is not gathered");
+        return nullptr;
+      }
+    }
     return &held->second.master;
   }
   const auto found = worker.slots.find(slot);
@@ -170,9 +177,59 @@ void Interpreter::Reduce(Worker& worker, const Instruction& instruction) {
       !reduction.arrived.emplace(worker.program->rank, std::move(inputs)).second) {
     Refuse(worker, "disagrees about a reduction, or takes part twice");
   }
-  const SlotId slot = instruction.outputs[0];
-  Put(worker, slot, DenseTensor(worker.program->slots[static_cast<size_t>(slot)].type.shape),
-      /*in_flight=*/true);
+  for (const SlotId slot : instruction.outputs) {
+    Put(worker, slot, DenseTensor(worker.program->slots[static_cast<size_t>(slot)].type.shape),
+        /*in_flight=*/true);
+  }
+}
+
+void Interpreter::Gather(Worker& worker, const Instruction& instruction) {
+  const auto key = std::pair(instruction.parameter, instruction.piece);
+  const auto piece = std::ranges::find_if(worker.program->pieces, [&](const program::Piece& one) {
+    return std::pair(one.parameter, one.index) == key && one.kept;
+  });
+  if (piece == worker.program->pieces.end()) {
+    return Refuse(worker, "gathers a piece of which it does not keep some rows");
+  }
+  const Box held = HeldBox(*worker.program, graph_, instruction.parameter);
+  InterpretedGather& gather = gathers_[key];
+  if (gather.arrived.empty()) {
+    gather.group = instruction.group;
+  }
+  DenseTensor rows =
+      TakeBox(worker.parameters.at(instruction.parameter).master, Within(held, *piece->kept));
+  if (gather.group != instruction.group ||
+      !gather.arrived.emplace(worker.program->rank, std::move(rows)).second) {
+    Refuse(worker, "disagrees about a gather, or takes part twice");
+  }
+}
+
+/// False: some holder has not come to a gather yet.
+bool Interpreter::AwaitGathers(Worker& worker, graph::ParameterId parameter) {
+  const Box held = HeldBox(*worker.program, graph_, parameter);
+  for (const program::Piece& piece : worker.program->pieces) {
+    if (piece.parameter != parameter || !piece.kept) {
+      continue;
+    }
+    const InterpretedGather& gather = gathers_[{parameter, piece.index}];
+    if (!gather.arrived.contains(worker.program->rank)) {
+      Refuse(worker, "awaits a gather that it has not issued");
+      return true;
+    }
+    if (gather.arrived.size() < gather.group.size()) {
+      return false;
+    }
+    Box box = Within(held, piece.box);
+    DenseTensor& master = worker.parameters.at(parameter).master;
+    std::vector<bool> none(master.values.size(), false);
+    for (const auto& [rank, rows] : gather.arrived) {
+      box.extent = rows.shape;
+      PutBox(rows, box, master, none);
+      box.offset[0] += rows.shape[0];
+    }
+  }
+  worker.gathered.insert(parameter);
+  return true;
 }
 
 void Interpreter::Free(Worker& worker, SlotId slot) {
@@ -213,8 +270,12 @@ bool Interpreter::Execute(Worker& worker, const Instruction& instruction) {
     case Code::kExchange:
       Issue(worker, instruction);
       return true;
+    case Code::kGather:
+      Gather(worker, instruction);
+      return true;
     case Code::kAwait:
-      return Await(worker, instruction.inputs[0]);
+      return instruction.parameter >= 0 ? AwaitGathers(worker, instruction.parameter)
+                                        : Await(worker, instruction.inputs[0]);
     case Code::kFold:
       Fold(worker, instruction);
       return true;

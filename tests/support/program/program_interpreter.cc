@@ -21,6 +21,28 @@ using program::SlotId;
 using Worker = InterpretedWorker;
 using Value = InterpretedValue;
 
+Box Within(const Box& held, Box box) {
+  for (size_t d = 0; d < box.offset.size(); ++d) {
+    box.offset[d] -= held.offset[d];
+  }
+  return box;
+}
+
+namespace {
+
+/// Nobody may use what another worker keeps: it is no number.
+void Spoil(const program::Piece& piece, const Box& held, DenseTensor& tensor) {
+  DenseTensor spoiled(piece.box.extent);
+  std::ranges::fill(spoiled.values, std::nan(""));
+  const DenseTensor kept = TakeBox(tensor, Within(held, *piece.kept));
+  std::vector<bool> none(tensor.values.size(), false);
+  PutBox(spoiled, Within(held, piece.box), tensor, none);
+  none.assign(none.size(), false);
+  PutBox(kept, Within(held, *piece.kept), tensor, none);
+}
+
+}  // namespace
+
 Interpreter::Interpreter(const graph::Graph& graph,
                          const std::vector<graph::Graph>& graphs,
                          const std::vector<Program>& programs,
@@ -37,6 +59,15 @@ Interpreter::Interpreter(const graph::Graph& graph,
       workers_[rank].parameters[id] = {.master = TakeBox(whole.master, box),
                                        .exp_avg = TakeBox(whole.exp_avg, box),
                                        .exp_avg_sq = TakeBox(whole.exp_avg_sq, box)};
+    }
+    for (const program::Piece& piece : programs[rank].pieces) {
+      if (piece.kept) {
+        const Box held = HeldBox(programs[rank], graph, piece.parameter);
+        DenseParameter& parameter = workers_[rank].parameters.at(piece.parameter);
+        Spoil(piece, held, parameter.master);
+        Spoil(piece, held, parameter.exp_avg);
+        Spoil(piece, held, parameter.exp_avg_sq);
+      }
     }
   }
 }
@@ -57,6 +88,26 @@ void Interpreter::CheckOrders() {
     }
   }
 }
+
+namespace {
+
+/// What a member of a reduction gets of the sum.
+DenseTensor ShareOf(const Instruction& instruction, int rank, const DenseTensor& sum) {
+  if (instruction.rows.empty()) {
+    return sum;
+  }
+  Box box = WholeBox(sum.shape);
+  for (size_t i = 0; i < instruction.group.size(); ++i) {
+    box.extent[0] = instruction.rows[i];
+    if (instruction.group[i] == rank) {
+      break;
+    }
+    box.offset[0] += instruction.rows[i];
+  }
+  return TakeBox(sum, box);
+}
+
+}  // namespace
 
 void Interpreter::CompleteReductions() {
   for (auto& [tag, reduction] : reductions_) {
@@ -80,12 +131,14 @@ void Interpreter::CompleteReductions() {
     for (const int rank : reduction.group) {
       Worker& worker = workers_[static_cast<size_t>(rank)];
       for (const Instruction& instruction : worker.program->instructions) {
-        if (instruction.code == Code::kReduce && instruction.tag == tag) {
+        if (instruction.code == Code::kReduce && instruction.tag == tag &&
+            !instruction.outputs.empty()) {
           Value& value = worker.slots[instruction.outputs[0]];
-          if (value.tensor.shape != sum->shape) {
+          DenseTensor share = ShareOf(instruction, rank, *sum);
+          if (value.tensor.shape != share.shape) {
             return Refuse(worker, "gets a sum of another shape");
           }
-          value = {.tensor = *sum, .in_flight = false};
+          value = {.tensor = std::move(share), .in_flight = false};
         }
       }
     }
@@ -94,7 +147,7 @@ void Interpreter::CompleteReductions() {
 
 void Interpreter::Vote() {
   std::set<int> losses;
-  std::set<std::pair<ParameterId, int>> norms;
+  std::set<std::tuple<ParameterId, int, int>> norms;
   std::vector<int64_t> elements(graph_.parameters.size(), 0);
   for (Worker& worker : workers_) {
     for (const auto& loss : worker.program->vote.losses) {
@@ -106,7 +159,8 @@ void Interpreter::Vote() {
     }
     for (const auto& norm : worker.program->vote.norms) {
       const DenseTensor* const value = Read(worker, norm.gradient, -1);
-      if (!norms.emplace(norm.parameter, norm.piece).second || value == nullptr) {
+      const int rank = worker.program->rank;
+      if (!norms.emplace(norm.parameter, norm.piece, rank).second || value == nullptr) {
         return Refuse(worker, "reports a norm twice, or one that is not there");
       }
       elements[static_cast<size_t>(norm.parameter)] += ElementCount(value->shape);
@@ -133,7 +187,9 @@ void Interpreter::Update(Worker& worker) {
   std::set<std::pair<ParameterId, int>> left;
   const Program& program = *worker.program;
   for (const program::Piece& piece : program.pieces) {
-    left.emplace(piece.parameter, piece.index);
+    if (ElementCount(KeptBox(piece).extent) > 0) {
+      left.emplace(piece.parameter, piece.index);
+    }
   }
   for (size_t i = 0; i < program.parameters.size() && program.pieces.empty(); ++i) {
     left.emplace(program.parameters[i], 0);
@@ -153,12 +209,10 @@ void Interpreter::Update(Worker& worker) {
     const Box held = box;
     for (const program::Piece& piece : program.pieces) {
       if (piece.parameter == instruction.parameter && piece.index == instruction.piece) {
-        box = piece.box;
+        box = KeptBox(piece);
       }
     }
-    for (size_t d = 0; d < box.offset.size(); ++d) {
-      box.offset[d] -= held.offset[d];
-    }
+    box = Within(held, std::move(box));
     DenseParameter& parameter = worker.parameters.at(instruction.parameter);
     DenseParameter part{.master = TakeBox(parameter.master, box),
                         .exp_avg = TakeBox(parameter.exp_avg, box),
@@ -197,9 +251,21 @@ void Interpreter::Collect() {
         continue;
       }
       const Box box = HeldBox(*worker.program, graph_, id);
-      same = PutBox(held->second.master, box, whole.master, has[0]) && same;
-      same = PutBox(held->second.exp_avg, box, whole.exp_avg, has[1]) && same;
-      same = PutBox(held->second.exp_avg_sq, box, whole.exp_avg_sq, has[2]) && same;
+      const auto put = [&](const Box& kept) {
+        const Box part = Within(box, kept);
+        const DenseParameter& parameter = held->second;
+        same = PutBox(TakeBox(parameter.master, part), kept, whole.master, has[0]) && same;
+        same = PutBox(TakeBox(parameter.exp_avg, part), kept, whole.exp_avg, has[1]) && same;
+        same = PutBox(TakeBox(parameter.exp_avg_sq, part), kept, whole.exp_avg_sq, has[2]) && same;
+      };
+      for (const program::Piece& piece : worker.program->pieces) {
+        if (piece.parameter == id) {
+          put(KeptBox(piece));
+        }
+      }
+      if (worker.program->pieces.empty()) {
+        put(box);
+      }
     }
     if (!same || std::ranges::count(has[0], false) > 0) {
       Refuse(fmt::format("holders of {} differ, or an element is nobody's",

@@ -16,7 +16,8 @@ std::vector<graph::Graph> MemberGraphs(const graph::Graph& graph, const program:
 
 /// Runs one step. `graphs`: those of the workers. Refused are, by worker and instruction: a value
 /// that is read before it is there, after it was freed or while it is in flight, or that has another
-/// shape than its slot; members that make unlike exchanges, or in another order; losses, norms and
+/// shape than its slot; members that make unlike exchanges, or in another order; a compute copy that is read before it
+/// is gathered; losses, norms and
 /// updates that are missing or there twice; holders that end with unlike bits; waits without end.
 DenseOutcome RunPrograms(const graph::Graph& graph,
                          const std::vector<graph::Graph>& graphs,

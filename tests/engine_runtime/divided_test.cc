@@ -1,0 +1,106 @@
+// Whether the optimizer is divided does not matter: real executors give the same losses and weights bit
+// for bit, and each keeps its share of masters and moments alone.
+#include <bit>
+#include <cstdint>
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+#include "engine/program/lowering/lower.h"
+#include "engine/program/slices.h"
+#include "engine/runtime/device/cpu_device.h"
+#include "engine/runtime/parameter_state.h"
+#include "tests/engine_runtime/training.h"
+#include "tests/support/device/fake_device.h"
+#include "tests/support/seed.h"
+#include "tests/support/tier.h"
+
+namespace heddle::runtime {
+namespace {
+
+using testing::Trained;
+using testing::TrainingOptions;
+
+class DividedTest : public ::testing::TestWithParam<std::tuple<DType, bool>> {};
+
+Trained Train(const graph::Graph& graph, const program::Plan& plan, bool shm, bool fake) {
+  const TrainingOptions options{
+      .steps = heddle::testing::Scaled<int64_t>(8, 12, 40),
+      .shm = shm,
+      .slabs = shm,
+      .make_device = [fake](int rank) -> std::unique_ptr<Device> {
+        if (fake) {
+          return std::make_unique<testing::FakeDevice>(testing::FakeOptions{
+              .seed = heddle::testing::TestSeed() + static_cast<uint64_t>(rank)});
+        }
+        return std::make_unique<CpuDevice>();
+      }};
+  Trained trained = testing::Train(graph, plan, options);
+  EXPECT_TRUE(trained.status.ok()) << trained.status.ToString();
+  return trained;
+}
+
+TEST_P(DividedTest, LossesAndWeightsAreThoseOfWholeOptimizers) {
+  const auto [compute, fake] = GetParam();
+  graph::Graph graph = testing::SmallModel(graph::ModelFamily::kLlama, compute, 0);
+  graph.optimizer.slices = 64;
+  graph.optimizer.max_gradient_norm = 0.5;  // Every step is clipped: weights depend on the norm.
+  const Trained single =
+      Train(graph, program::SingleWorkerPlan("w0", testing::kSegments, testing::kMicrobatches),
+            true, fake);
+  bool shm = true;
+  for (auto [name, plan] : testing::UnlikePlans()) {
+    SCOPED_TRACE(name);
+    plan.divides_optimizer = true;
+    const Trained divided = Train(graph, plan, shm, fake);
+    shm = !shm;
+    EXPECT_EQ(divided.losses, single.losses);
+    EXPECT_EQ(divided.masters, single.masters);
+  }
+}
+
+TEST(DividedStateTest, ThreeWorkersKeepAThirdEach) {
+  graph::Graph graph = testing::SmallModel(graph::ModelFamily::kLlama, DType::kBF16, 0);
+  graph.optimizer.slices = 64;
+  program::Plan plan = testing::UnlikePlans().back().second;
+  plan.divides_optimizer = true;
+  const auto programs = program::LowerAll(graph, plan);
+  ASSERT_TRUE(programs.ok()) << programs.status().ToString();
+  CpuDevice device;
+  std::vector<int64_t> kept(graph.parameters.size(), 0);
+  for (const program::Program& program : *programs) {
+    ParameterState state(graph, device);
+    state.Hold(program);
+    state.Initialize(1);
+    for (const graph::ParameterId id : state.parameters()) {
+      const Shape& shape = graph.parameter(id).shape;
+      EXPECT_EQ(state.BoxOf(id), WholeBox(shape)) << "the compute copy is whole";
+      int64_t rows = 0;
+      for (const Box& box : state.KeptOf(id)) {
+        rows += box.extent[0];
+        std::vector<std::byte> bytes(static_cast<size_t>(ElementCount(box.extent)) * 4);
+        EXPECT_TRUE(state.Read(id, program::StateRole::kExpAvg, box, bytes).ok());
+      }
+      kept[static_cast<size_t>(id)] += rows;
+      if (shape.size() > 1) {  // To a slice and a row.
+        EXPECT_LE(rows, shape[0] / 3 + shape[0] / 64 + 1) << graph.parameter(id).name;
+      }
+    }
+  }
+  for (size_t p = 0; p < kept.size(); ++p) {
+    const Shape& shape = graph.parameters[p].shape;
+    EXPECT_EQ(kept[p], shape.size() > 1 ? shape[0] : 3 * shape[0]) << graph.parameters[p].name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types,
+                         DividedTest,
+                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16),
+                                            ::testing::Bool()),
+                         [](const auto& parameter) {
+                           return std::string(DTypeName(std::get<0>(parameter.param))) +
+                                  (std::get<1>(parameter.param) ? "_fake" : "_processor");
+                         });
+
+}  // namespace
+}  // namespace heddle::runtime
