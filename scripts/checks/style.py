@@ -35,6 +35,7 @@ BANNED = {
 }
 # The words are split, so that the rule does not find this line.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+CONFLICT = re.compile(r"(<{7}|>{7}) |={7}$")
 ALLOW = re.compile(r"lint: allow (\w+): \S")
 
 
@@ -55,6 +56,8 @@ def check_lines(name, suffix, lines, rules):
             yield index, "a tab: indent with spaces"
         if line != line.rstrip():
             yield index, "white space at the end of the line"
+        if CONFLICT.match(line):
+            yield index, "a mark of a merge conflict: resolve it"
         if suffix in CODE | {".py"} and len(line) > LINE_MAX and "length" not in excused:
             yield index, f"{len(line)} columns, at most {LINE_MAX}"
         if suffix in CODE | {".py", ".cmake"} and UNFINISHED.search(line) and "todo" not in excused:

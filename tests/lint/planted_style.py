@@ -30,6 +30,8 @@ PLANTED = [
     ("comm/n.cc", 'const char* a = "std::mutex"; // std::mutex\n', 1, None),
     ("comm/o.cc", "void F() { fmt::print(a); snprintf(b); }\n", 1, None),
     ("comm/p.cc", "thread.detach();\n", 1, "detach:"),
+    ("docs/r.md", "a\n" + "<" * 7 + " HEAD\n", 2, "a merge conflict"),
+    ("docs/s.md", "a\n" + "=" * 7 + "\nb\n", 2, "a merge conflict"),
     ("tests/comm/q_test.cc", "int a;\n", 1, "registers this test"),
 ]
 
