@@ -77,6 +77,7 @@ Result<program::Plan> ChoosePlan(const job::JobConfig& config,
   program::Plan plan = *given;
   plan.generation = request.generation;
   plan.determinism = config.determinism;
+  plan.divides_optimizer = plan.divides_optimizer || config.parallel.divides_optimizer;
   HEDDLE_ASSIGN_OR_RETURN(const auto simulation,
                           planner::ScorePlan(*search.graph, plan, search.cluster));
   plan.predicted_step_seconds = simulation.step_seconds;
@@ -120,6 +121,7 @@ Result<planner::SearchRequest> SearchFor(const job::JobConfig& job,
                                 .workers = {},
                                 .microbatches = static_cast<int>(job.batch.microbatches()),
                                 .determinism = job.determinism,
+                                .divides_optimizer = job.parallel.divides_optimizer,
                                 .generation = request.generation,
                                 .horizon_steps = kHorizonSteps,
                                 .tie = kTie};

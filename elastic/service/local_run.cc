@@ -70,6 +70,7 @@ Status CheckFits(const job::JobConfig& job) {
   request.graph = &graph;
   request.microbatches = static_cast<int>(job.batch.microbatches());
   request.determinism = job.determinism;
+  request.divides_optimizer = job.parallel.divides_optimizer;
   request.cluster.links = comm::LinkTable(static_cast<int>(job.workers.size()));
   for (const job::WorkerSection& worker : job.workers) {
     if (worker.emulation.memory_bytes == 0) {

@@ -92,6 +92,10 @@ void RefuseVoidGuarantee(YamlReader& root, const JobConfig& job) {
 }
 
 void RefuseParallel(YamlReader& root, const JobConfig& job) {
+  if (job.parallel.divides_optimizer && job.optimizer.adamw.slices < 2) {
+    root.FailAmong({"parallel.optimizer", "optimizer.slices"},
+                   "an optimizer of one slice cannot be divided", "remove optimizer.slices");
+  }
   const int64_t members = job.parallel.tensor;
   if (members == 1) {
     return;

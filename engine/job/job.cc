@@ -8,6 +8,7 @@
 #include "checkpoint/files/file_access.h"
 #include "comm/cost/transport_traits.h"
 #include "engine/job/effects.h"
+#include "engine/job/model_section.h"
 #include "engine/machine/device_name.h"
 
 namespace heddle::job {
@@ -15,57 +16,6 @@ namespace {
 
 constexpr int64_t kMax = int64_t{1} << 40;
 constexpr int64_t kPlanBytesMost = 64 << 20;
-
-graph::ModelConfig ReadModel(YamlReader model) {
-  graph::ModelConfig config;
-  if (model.Has("config")) {
-    const std::string path = model.RequiredPath("config");
-    if (path.empty()) {
-      return config;
-    }
-    const Status real = checkpoint::CheckNoPlaceholder(path);
-    const Result<std::string> text = real.ok() ? ReadFile(path, 1 << 20) : real;
-    if (!text.ok()) {
-      model.Fail("config", text.status().message());
-      return config;
-    }
-    const Result<graph::ModelConfig> parsed = graph::ParseModelConfig(*text);
-    if (!parsed.ok()) {
-      model.Fail("config", path + ": " + parsed.status().message());
-      return config;
-    }
-    return *parsed;
-  }
-  config.family = model.RequiredChoice<graph::ModelFamily>(
-      "model_type", {{"llama", graph::ModelFamily::kLlama}, {"gpt2", graph::ModelFamily::kGpt2}});
-  const Range<int64_t> positive{.least = 1, .most = int64_t{1} << 24};
-  config.vocab_size = model.Optional<int64_t>("vocab_size", 256, positive);
-  config.hidden_size = model.Required<int64_t>("hidden_size", positive);
-  config.num_hidden_layers =
-      model.Required<int64_t>("num_hidden_layers", {.least = 1, .most = 4096});
-  config.num_attention_heads = model.Required<int64_t>("num_attention_heads", positive);
-  config.num_key_value_heads =
-      model.Optional<int64_t>("num_key_value_heads", config.num_attention_heads, positive);
-  config.intermediate_size =
-      model.Optional<int64_t>("intermediate_size", 4 * config.hidden_size, positive);
-  config.max_position_embeddings =
-      model.Optional<int64_t>("max_position_embeddings", 2048, positive);
-  config.norm_epsilon = model.Optional<double>("norm_epsilon", 1e-5, {.above = 0.0, .below = 1.0});
-  config.rope_theta = model.Optional<double>("rope_theta", 10000.0, {.above = 0.0});
-  config.tie_word_embeddings =
-      model.Optional<bool>("tie_word_embeddings", config.family == graph::ModelFamily::kGpt2);
-  config.qkv_bias = model.Optional<bool>("qkv_bias", false);
-  config.initializer_range =
-      model.Optional<double>("initializer_range", 0.02, {.least = 0.0, .most = 10.0});
-  config.dropout = model.Optional<double>("dropout", 0.0, {.least = 0.0, .below = 1.0});
-  const bool complete =
-      config.hidden_size > 0 && config.num_hidden_layers > 0 && config.num_attention_heads > 0;
-  const Status valid = complete ? graph::ValidateModel(config) : Status::Ok();
-  if (!valid.ok()) {
-    model.Fail("", valid.message());
-  }
-  return config;
-}
 
 DataSection ReadData(YamlReader data) {
   DataSection section;
@@ -101,7 +51,8 @@ BatchSection ReadBatch(YamlReader batch) {
   return section;
 }
 
-OptimizerSection ReadOptimizer(YamlReader optimizer) {
+// `slices`: those of a file that names none.
+OptimizerSection ReadOptimizer(YamlReader optimizer, int64_t slices) {
   OptimizerSection section;
   const Range<double> fraction{.least = 0.0, .below = 1.0};
   section.learning_rate =
@@ -118,6 +69,7 @@ OptimizerSection ReadOptimizer(YamlReader optimizer) {
   section.adamw.weight_decay = optimizer.Optional<double>("weight_decay", 0.1, {.least = 0.0});
   section.adamw.max_gradient_norm =
       optimizer.Optional<double>("max_gradient_norm", 1.0, {.least = 0.0});
+  section.adamw.slices = optimizer.Optional<int64_t>("slices", slices, {.least = 1, .most = 4096});
   return section;
 }
 
@@ -301,15 +253,18 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.model = ReadModel(root.Child("model"));
   job.data = ReadData(root.Child("data"));
   job.batch = ReadBatch(root.Child("batch"));
-  job.optimizer = ReadOptimizer(root.Child("optimizer"));
+  YamlReader parallel = root.OptionalChild("parallel");
+  job.parallel.tensor = parallel.Optional<int64_t>("tensor", 1, {.least = 1, .most = 64});
+  job.parallel.divides_optimizer =
+      parallel.OptionalChoice<bool>("optimizer", false, {{"whole", false}, {"divided", true}});
+  job.optimizer =
+      ReadOptimizer(root.Child("optimizer"), job.parallel.divides_optimizer ? kSlices : 1);
   job.precision = root.OptionalChoice<DType>("precision", DType::kF32,
                                              {{"fp32", DType::kF32}, {"bf16", DType::kBF16}});
   job.threads = root.Optional<int64_t>("threads", 1, {.least = 1, .most = 1024});
   job.device = ReadDevice(root, job.device);
   job.workers = ReadWorkers(root, job.device);
   job.elastic = ReadElastic(root.OptionalChild("elastic"));
-  job.parallel.tensor =
-      root.OptionalChild("parallel").Optional<int64_t>("tensor", 1, {.least = 1, .most = 64});
   job.comm = ReadComm(root.OptionalChild("comm"));
   job.on_non_finite = root.OptionalChoice<NonFinitePolicy>(
       "on_non_finite", NonFinitePolicy::kStop,

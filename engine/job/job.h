@@ -82,9 +82,14 @@ struct ElasticSection {
   Duration notice = std::chrono::minutes(2);  ///< Time from SIGTERM to the end of all processes.
 };
 
-/// How a stage divides its layers over several workers.
+/// Slices of an optimizer that is divided, unless a job names their number: shares are even to 1 / 64.
+inline constexpr int64_t kSlices = 64;
+
+/// How workers divide layers and the optimizer.
 struct ParallelSection {
   int64_t tensor = 1;  ///< Workers of each stage, which share every layer.
+  /// Whether workers that hold the same matrix divide its optimizer state (program::Plan).
+  bool divides_optimizer = false;
 };
 
 struct CommSection {

@@ -108,6 +108,7 @@ Result<std::unique_ptr<Problem>> MakeProblem(const SearchRequest& request) {
   problem->graph = request.graph;
   problem->microbatches = request.microbatches;
   problem->determinism = request.determinism;
+  problem->divides_optimizer = request.divides_optimizer;
   problem->generation = request.generation;
   problem->limits = request.limits;
   problem->stop = request.stop;
@@ -128,6 +129,7 @@ Plan EmptyPlan(const Problem& problem) {
   Plan plan;
   plan.generation = problem.generation;
   plan.determinism = problem.determinism;
+  plan.divides_optimizer = problem.divides_optimizer;
   const int count = problem.workers();
   for (const program::WorkerProfile& worker : problem.cluster.workers) {
     plan.workers.push_back(worker.worker);

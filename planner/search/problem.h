@@ -63,6 +63,7 @@ struct Problem {
   ClusterProfile cluster;  ///< By rank.
   int microbatches = 0;
   program::Determinism determinism = program::Determinism::kExact;
+  bool divides_optimizer = false;
   int64_t generation = 0;
   SearchLimits limits;
   std::stop_token stop;  ///< After a stop request the result is not used.

@@ -51,6 +51,7 @@ struct SearchRequest {
   std::vector<std::string> workers = {};
   int microbatches = 0;  ///< Microbatches of the global batch.
   program::Determinism determinism = program::Determinism::kExact;
+  bool divides_optimizer = false;  ///< Plans do (program::Plan).
   int64_t generation = 0;
   /// The plan in force, for a warm start: plans that keep what is left of it are candidates.
   /// Precondition: it is valid for the graph (program::ValidatePlan).
