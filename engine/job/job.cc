@@ -5,7 +5,6 @@
 
 #include "base/system/file.h"
 #include "base/yaml/yaml.h"
-#include "checkpoint/files/file_access.h"
 #include "comm/cost/transport_traits.h"
 #include "engine/job/effects.h"
 #include "engine/job/model_section.h"

@@ -1,5 +1,5 @@
-"""Jobs whose workers divide the optimizer: losses bit for bit those of whole optimizers with as many slices, through the
-loss of a worker, whose share comes from a replica, a drain, and a new start from a checkpoint under either key.
+"""Jobs whose workers divide the optimizer: losses bit for bit those of whole optimizers with as many slices, through
+the loss of a worker, whose share comes from a replica, a drain, and a new start from a checkpoint under either key.
 """
 import os
 import random
