@@ -87,8 +87,8 @@ class Cluster:
         store = os.path.join(self.folder, "store")
         known = os.path.join(store, "job.json")
         hosts = [self.network.place(island)[1] for island in range(2)]
-        coordinator = self.start(0, "serve", "--store", store, "--listen", hosts[0] + ":0", "--insecure", "--output-root",
-                                 self.folder)
+        coordinator = self.start(0, "serve", "--store", store, "--listen", hosts[0] + ":0", "--insecure",
+                                 "--output-root", self.folder)
         heddle.wait_until("the coordinator", lambda: os.path.exists(known) or coordinator.poll() is not None, 30)
         if coordinator.poll() is not None:
             raise self.failure()
