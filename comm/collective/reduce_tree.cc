@@ -1,9 +1,9 @@
 // The reproducible reductions. The tensor is cut into slices, one an owner; every member sends its
 // partial sums of a slice to the slice's owner, who adds them in the order of
 // base/tensor/reduction_tree.h and, unless each member is to have its slice alone, sends the result
-// to all. Slices go in pieces, a few in flight,
-// so that folding overlaps both journeys. A sum whose operands one member holds alone is added
-// there before it is sent: the same addition of the same bits.
+// to all. Slices go in pieces, a few in flight, so that folding overlaps both journeys. A sum whose
+// operands one member holds alone is added there before it is sent: the same addition of the same
+// bits.
 #include <algorithm>
 #include <cstring>
 

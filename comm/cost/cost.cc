@@ -37,6 +37,8 @@ double TreeSeconds(const LinkTable& links,
                    std::span<const int> contributions,
                    const std::vector<double>& slices,
                    bool results) {
+  const double largest =
+      std::min(*std::ranges::max_element(slices), static_cast<double>(kPieceBytes));
   double worst = 0;
   double piece = 0;
   for (size_t own = 0; own < group.size(); ++own) {
@@ -51,9 +53,7 @@ double TreeSeconds(const LinkTable& links,
       const double in = contributions[other] * slices[own] + (results ? slices[other] : 0);
       sending += Bandwidth(links, group[own], group[other], out);
       receiving += Bandwidth(links, group[other], group[own], in);
-      const double largest = *std::ranges::max_element(slices);
-      piece = std::max(piece, Bandwidth(links, group[own], group[other],
-                                        std::min(largest, static_cast<double>(kPieceBytes))));
+      piece = std::max(piece, Bandwidth(links, group[own], group[other], largest));
     }
     worst = std::max({worst, sending, receiving});
   }
