@@ -1,5 +1,6 @@
 // Plans that divide the optimizer: their Programs compute what one device does, their state is kept
 // once, and planted faults are refused.
+#include <algorithm>
 #include <functional>
 
 #include <gmock/gmock.h>
@@ -80,6 +81,7 @@ void ExpectKeptOnce(const graph::Graph& graph, const Plan& plan, const Programs&
 TEST(DividedTest, RandomPlansComputeWhatOneDeviceDoes) {
   int divided = 0;
   int nothing_kept = 0;
+  int unread = 0;
   for (const uint64_t seed : testing::TestSeeds(testing::Scaled(40, 150, 1000))) {
     HEDDLE_TRACE_SEED(seed);
     Random random(seed);
@@ -103,11 +105,14 @@ TEST(DividedTest, RandomPlansComputeWhatOneDeviceDoes) {
         divided += piece.kept.has_value() ? 1 : 0;
         nothing_kept += ElementCount(KeptBox(piece).extent) == 0 ? 1 : 0;
       }
+      const Instruction& last = program.instructions[std::max<size_t>(program.vote_index, 1) - 1];
+      unread += last.code == Code::kAwait && last.parameter >= 0 ? 1 : 0;
     }
   }
   // The plans are worth it.
   EXPECT_GT(divided, 0);
   EXPECT_GT(nothing_kept, 0);
+  EXPECT_GT(unread, 0) << "a member that gathers what it does not read";
 }
 
 /// ChainGraph(4) on two pipelines of one worker and of two, whose holders divide every matrix.

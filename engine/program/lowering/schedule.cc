@@ -161,6 +161,11 @@ class Stamper {
             {.parameter = key.first, .gradient = slot, .piece = key.second});
       }
     }
+    // What a member without a share of the work does not read is gathered all the same: all holders
+    // go on from the same state.
+    for (const ParameterId parameter : stale_) {
+      out_.Emit({.code = Code::kAwait, .parameter = parameter});
+    }
     program.vote_index = program.instructions.size();
     out_.Emit({.code = Code::kVote});
     for (const VoteShare::Loss& loss : program.vote.losses) {

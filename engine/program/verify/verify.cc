@@ -300,6 +300,11 @@ Status VerifyMachine::CheckEnd() const {
                                 ? 0
                                 : members_.pieces()[static_cast<size_t>(parameter)].size();
       for (int i = 0; i < static_cast<int>(pieces); ++i) {
+        if (members_.RowsOf(followed, parameter, i) != nullptr &&
+            self.gathered.count(parameter) == 0) {
+          return InternalError("worker {}: never awaits the gathers of {}", plan_.workers[rank],
+                               graph_.parameter(parameter).name);
+        }
         if (members_.Keeps(followed, parameter, i) && self.updated.count({parameter, i}) == 0) {
           return InternalError("worker {}: never updates {}", plan_.workers[rank],
                                graph_.parameter(parameter).name);
