@@ -1,8 +1,8 @@
 /// \file
 /// A worker's share of the state, on its device: the compute copy of its box of each parameter that it
 /// holds, and of that box, or of the parts of it that the worker keeps, the master and the two Adam
-/// moments. Saves, recoveries and exchanges read and write
-/// it as bytes, by boxes of the whole parameter.
+/// moments. Saves, recoveries and exchanges read and write it as bytes, by boxes of the whole
+/// parameter.
 #pragma once
 
 #include <cstddef>
@@ -58,8 +58,8 @@ class ParameterState {
   const Box& BoxOf(graph::ParameterId parameter) const;
   /// Returns the parts whose master and moments are kept. Precondition: Holds(parameter).
   std::vector<Box> KeptOf(graph::ParameterId parameter) const;
-  /// Returns true if the compute copy is complete: other workers keep none of it, or it was gathered
-  /// from them since the last change. Precondition: Holds(parameter).
+  /// Returns true if what other workers keep was gathered into the compute copy since the last change of
+  /// the state; false also where they keep nothing. Precondition: Holds(parameter).
   bool IsGathered(graph::ParameterId parameter) const;
   /// Sets what IsGathered returns where others keep a part. All holders set it alike.
   void SetGathered(graph::ParameterId parameter, bool gathered);

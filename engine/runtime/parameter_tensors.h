@@ -21,7 +21,7 @@ struct ParameterState::Kept {
 struct ParameterState::Held {
   Box box;                      ///< The part of the parameter that is held.
   at::Tensor compute;           ///< The compute copy of all of it, contiguous.
-  std::vector<Kept> kept = {};  ///< Disjoint, and not empty.
+  std::vector<Kept> kept = {};  ///< Disjoint; none where other workers keep all.
 };
 
 }  // namespace heddle::runtime

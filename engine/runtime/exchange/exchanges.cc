@@ -53,74 +53,23 @@ at::Tensor MakeAlone(Device& device, const ExchangePart& part) {
   return made;
 }
 
-/// An exchange in flight.
-struct Exchanges::Call {
-  ExchangeLayout layout;
-  comm::CollectiveOptions options;
-  // Undefined where they would be empty.
-  Copied value;
-  at::Tensor made;
-  at::Tensor scratch;
-};
-
 at::Tensor Exchanges::Begin(size_t key, const ExchangePart& part) {
-  HEDDLE_CHECK(group_ != nullptr && !begun_.contains(key), "exchange {} cannot begin", key);
   const ExchangeLayout layout(*part.exchange, part.to.shape, part.to.dtype, part.position);
-  auto call = std::make_shared<Call>(
-      Call{.layout = layout,
-           .options = {.group = part.group, .tag = part.tag, .deadline = {}, .urgent = true},
-           .value = part.value.defined() ? device_.Download(part.value) : Copied{},
-           .made = layout.received_bytes() > 0 ? make_buffer_(part.to) : at::Tensor(),
-           .scratch = {}});
+  const Copied value = part.value.defined() ? device_.Download(part.value) : Copied{};
+  // Undefined where they would be empty.
+  at::Tensor made = layout.received_bytes() > 0 ? make_buffer_(part.to) : at::Tensor();
+  at::Tensor scratch;
   if (const size_t bytes = layout.scratch_bytes(); bytes > 0) {
     const int64_t elements = static_cast<int64_t>(bytes) / SizeOf(part.to.dtype);
-    call->scratch = make_buffer_({.dtype = part.to.dtype, .shape = {elements}});
+    scratch = make_buffer_({.dtype = part.to.dtype, .shape = {elements}});
   }
-  at::Tensor made = call->made;
-  begun_[key] =
-      group_->Start([this, call = std::move(call)] { return Run(*call); }, /*urgent=*/true);
+  const comm::CollectiveOptions options{
+      .group = part.group, .tag = part.tag, .deadline = {}, .urgent = true};
+  calls_.Begin(
+      key, value.mark, [group = group_, layout, options, value = value.tensor, made, scratch] {
+        return layout.Run(*group, options, MemoryOf(value), MemoryOf(made), MemoryOf(scratch));
+      });
   return made;
-}
-
-Status Exchanges::Run(const Call& call) const {
-  const Status downloaded = WaitUnless(abandoned_, call.value.mark);
-  if (!downloaded.ok()) {
-    group_->Abort(downloaded);
-    return downloaded;
-  }
-  return call.layout.Run(*group_, call.options, MemoryOf(call.value.tensor), MemoryOf(call.made),
-                         MemoryOf(call.scratch));
-}
-
-Result<Time> Exchanges::Await(size_t key) {
-  const auto found = begun_.find(key);
-  HEDDLE_CHECK(found != begun_.end(), "exchange {} has not begun", key);
-  const comm::Work work = std::move(found->second);
-  begun_.erase(found);
-  HEDDLE_RETURN_IF_ERROR(work.Wait());
-  return work.finished_at();
-}
-
-Status Exchanges::Finish() {
-  Status first;
-  for (const auto& [key, work] : begun_) {
-    const Status status = work.Wait();
-    if (first.ok()) {
-      first = status;
-    }
-  }
-  begun_.clear();
-  return first;
-}
-
-void Exchanges::Abandon(const Status& reason) {
-  if (group_ == nullptr) {
-    return;
-  }
-  group_->Abort(reason);
-  abandoned_.store(true);
-  Finish().IgnoreError("the step has failed already");
-  abandoned_.store(false);
 }
 
 }  // namespace heddle::runtime

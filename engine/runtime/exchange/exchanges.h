@@ -3,11 +3,8 @@
 /// on its device and the communicator.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
 #include <span>
 
 #include <ATen/core/Tensor.h>
@@ -17,6 +14,7 @@
 #include "comm/communicator.h"
 #include "engine/graph/sharding/sharded_graph.h"
 #include "engine/runtime/device/device.h"
+#include "engine/runtime/exchange/group_calls.h"
 
 namespace heddle::runtime {
 
@@ -43,7 +41,8 @@ class Exchanges {
   Exchanges(comm::Communicator* group, Device& device, MakeBuffer make_buffer)
       : group_(group),
         device_(device),
-        make_buffer_(std::move(make_buffer)) {}
+        make_buffer_(std::move(make_buffer)),
+        calls_(group, /*urgent=*/true) {}
   Exchanges(const Exchanges&) = delete;
   Exchanges& operator=(const Exchanges&) = delete;
 
@@ -55,23 +54,18 @@ class Exchanges {
   at::Tensor Begin(size_t key, const ExchangePart& part);
   /// Waits until exchange `key` has ended; the time at which it did. Precondition: begun, and not
   /// awaited before. Errors: the communicator's, and the device's that aborted it.
-  Result<Time> Await(size_t key);
+  Result<Time> Await(size_t key) { return calls_.Await(key); }
   /// Waits until all exchanges that were not awaited have ended; the first error.
-  Status Finish();
+  Status Finish() { return calls_.Finish(); }
   /// After a failure: aborts the group, which is of no more use, and returns once no exchange uses
   /// memory of this process.
-  void Abandon(const Status& reason);
+  void Abandon(const Status& reason) { calls_.Abandon(reason); }
 
  private:
-  struct Call;
-
-  Status Run(const Call& call) const;
-
   comm::Communicator* const group_;
   Device& device_;
   const MakeBuffer make_buffer_;
-  std::map<size_t, comm::Work> begun_;
-  std::atomic<bool> abandoned_ = false;
+  GroupCalls calls_;
 };
 
 }  // namespace heddle::runtime

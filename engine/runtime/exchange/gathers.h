@@ -3,11 +3,10 @@
 /// updated come to all that compute with them.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -16,6 +15,7 @@
 #include "comm/communicator.h"
 #include "engine/graph/graph.h"
 #include "engine/runtime/device/device.h"
+#include "engine/runtime/exchange/group_calls.h"
 
 namespace heddle::runtime {
 
@@ -40,7 +40,8 @@ class Gathers {
   Gathers(comm::Communicator* group, Device& device, MakeBuffer make_buffer)
       : group_(group),
         device_(device),
-        make_buffer_(std::move(make_buffer)) {}
+        make_buffer_(std::move(make_buffer)),
+        calls_(group, /*urgent=*/false) {}
   Gathers(const Gathers&) = delete;
   Gathers& operator=(const Gathers&) = delete;
 
@@ -52,25 +53,31 @@ class Gathers {
   /// whole pieces. Returns the time at which the last of them ended. Errors: the communicator's, and
   /// the device's that aborted it.
   Result<Time> Await(graph::ParameterId parameter);
-  /// Waits until all gathers that were not awaited have ended; the first error.
-  Status Finish();
+  /// Waits until all gathers that were not awaited have ended, whose rows are dropped; the first error.
+  Status Finish() {
+    begun_.clear();
+    return calls_.Finish();
+  }
   /// After a failure: aborts the group, which is of no more use, and returns once no gather uses
   /// memory of this process.
-  void Abandon(const Status& reason);
+  void Abandon(const Status& reason) {
+    begun_.clear();
+    calls_.Abandon(reason);
+  }
 
  private:
   struct Begun {
     graph::ParameterId parameter = -1;
     at::Tensor whole;
     at::Tensor buffer;  ///< Where the rows come, in the host's memory; undefined: in `whole`.
-    comm::Work work;
   };
 
   comm::Communicator* const group_;
   Device& device_;
   const MakeBuffer make_buffer_;
-  std::vector<Begun> begun_;
-  std::atomic<bool> abandoned_ = false;
+  GroupCalls calls_;
+  size_t next_ = 0;                ///< Number of the next call.
+  std::map<size_t, Begun> begun_;  ///< By number of the call.
 };
 
 }  // namespace heddle::runtime
