@@ -105,14 +105,7 @@ def whole_job(folder, chance, undisturbed):
     run = Run(os.path.join(folder, "whole")).start()
     wait_for("a checkpoint", lambda: run.events("checkpoint"))
     run.wait_step(chance.randrange(12, 30))
-    pids = run.pids()
-    run.process.kill()
-    for pid in pids.values():
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    run.wait()
+    run.kill_all()
     before = run.step()
     run.start().finish()
     check_same(run, undisturbed(), STEPS)

@@ -137,6 +137,17 @@ class Run:
         os.kill(pid, signal.SIGKILL)
         return pid
 
+    def kill_all(self):
+        """The coordinator and all workers, which are gone when it returns."""
+        pids = self.pids()
+        self.process.kill()
+        for pid in pids.values():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.wait()
+
 
 def heddle(*arguments, timeout=PATIENCE):
     return subprocess.run([HEDDLE, *arguments], capture_output=True, text=True, timeout=timeout, check=False,

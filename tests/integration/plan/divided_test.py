@@ -14,9 +14,15 @@ GLOBAL_BATCH = 24
 DIVIDED = ["parallel.optimizer=divided", "elastic.drift_threshold=100"]
 
 
+def validations(run):
+    return {event["step"]: event["loss"] for event in run.events("validation")}
+
+
 def check(run, expected):
-    """Every step, with the bits of the expected losses and norms."""
+    """Every step, with the bits of the expected losses, and every validation, which gathers for itself."""
+    expected, validated = expected
     losses = run.losses()
+    assert validations(run) == validated, (validations(run), validated)
     assert losses == expected, {step: (losses.get(step), loss) for step, loss in expected.items()
                                 if losses.get(step) != loss}
     check_samples(run, STEPS, GLOBAL_BATCH)
@@ -62,20 +68,13 @@ def begin_again(folder, chance, expected):
     run = Run(os.path.join(folder, "again"), overrides=DIVIDED).start()
     wait_for("a checkpoint", lambda: run.events("checkpoint"))
     run.wait_step(chance.randrange(12, 30))
-    pids = run.pids()
-    run.process.kill()
-    for pid in pids.values():
-        try:
-            os.kill(pid, 9)
-        except ProcessLookupError:
-            pass
-    run.wait()
+    run.kill_all()
     run.start().finish()
     check(run, expected)
     store = os.path.join(run.folder, "checkpoints", "step-00000020")
     alone = Run(os.path.join(folder, "alone"), overrides=["workers=[{name: a}]", "optimizer.slices=64",
                                                           "checkpoint.resume=" + store]).start().finish()
-    after = {step: loss for step, loss in expected.items() if step > 20}
+    after = {step: loss for step, loss in expected[0].items() if step > 20}
     assert {step: loss for step, loss in alone.losses().items() if step > 20} == after
 
 
@@ -83,7 +82,7 @@ def main():
     chance = random.Random(seed())
     with Scratch() as folder:
         whole = Run(os.path.join(folder, "whole"), overrides=["optimizer.slices=64", "checkpoint.every=0"])
-        expected = whole.start().finish().losses()
+        expected = (whole.start().finish().losses(), validations(whole))
         undisturbed(folder, expected)
         parts = (lambda: lose_a_worker(folder, chance, expected),
                  lambda: drain_a_worker(folder, chance, expected),

@@ -100,14 +100,7 @@ def begin_again(folder, chance, expected):
     run = Run(os.path.join(folder, "again"), overrides=SHARDED).start()
     wait_for("a checkpoint", lambda: run.events("checkpoint"))
     run.wait_step(chance.randrange(12, 30))
-    pids = run.pids()
-    run.process.kill()
-    for pid in pids.values():
-        try:
-            os.kill(pid, 9)
-        except ProcessLookupError:
-            pass
-    run.wait()
+    run.kill_all()
     run.start().finish()
     check_close(run, expected)
     check_groups(run)
