@@ -13,11 +13,11 @@ set(HEDDLE_REAL_LABELS conformance integration rdma)
 
 # heddle_entry(NAME TIER quick|check|full LABEL label [REAL] [SCALED] [TIMEOUT seconds] [PROCESSORS 1] [ENVIRONMENT name=value…]
 #              COMMAND word…)
-# Adds a ctest entry; every entry of the project is made by it. REAL: the entry starts processes or talks over sockets. One REAL
-# entry runs at a time, beside pure ones, and scripts/run_tests.py runs it once more if it fails. SCALED: it takes its sizes from
-# tests/support/tier.h or tiers.py, so that `full` runs it again after `check`. TIMEOUT: a limit that catches hangs, at least
-# five times what the entry takes on an idle machine; default 120, or 300 for REAL. PROCESSORS: how many it computes on; 1 for one
-# that mostly waits.
+# Adds a ctest entry; every entry of the project is made by it. REAL: the entry starts processes or talks over sockets, and
+# scripts/run_tests.py runs it once more if it fails. One REAL entry of the label conformance and one of the others run at a time,
+# beside pure ones. SCALED: it takes its sizes from tests/support/tier.h or tiers.py, so that `full` runs it again after `check`.
+# TIMEOUT: a limit that catches hangs, at least five times what the entry takes on an idle machine; default 120, or 300 for REAL.
+# PROCESSORS: how many it computes on; 1 for one that mostly waits.
 function(heddle_entry name)
   cmake_parse_arguments(A "REAL;SCALED" "TIER;LABEL;TIMEOUT;PROCESSORS" "ENVIRONMENT;COMMAND" ${ARGN})
   if(NOT A_TIER IN_LIST HEDDLE_TIERS)
@@ -50,7 +50,9 @@ function(heddle_entry name)
     list(APPEND labels scaled)
   endif()
   add_test(NAME ${name} COMMAND ${A_COMMAND})
-  if(real)
+  if(A_LABEL STREQUAL conformance)
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK sockets)
+  elseif(real)
     set_tests_properties(${name} PROPERTIES RESOURCE_LOCK processes)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${A_TIMEOUT} PROCESSORS ${A_PROCESSORS}

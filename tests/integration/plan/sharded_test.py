@@ -146,7 +146,7 @@ def main():
                  lambda: begin_again(folder, chance, expected),
                  lambda: groups_of_a_file(folder, chance, expected),
                  lambda: too_large_for_one(folder))
-        for part in sample(parts, chance, 1, 5):
+        for part in sample(parts, chance, 1, 2):
             part()
 
 
