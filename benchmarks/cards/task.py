@@ -107,8 +107,9 @@ checkpoint: {{last: false}}
                 "losses": [step["loss"] for step in steps],
                 "start_seconds": steps[0]["time"] - steps[0]["seconds"] - begun,
                 "predicted_step_seconds": run.events("plan")[-1]["predicted_step_seconds"],
-                "memory": metrics.get("heddle_memory_bytes"),
-                "process_memory": metrics.get("heddle_device_memory_bytes")}
+                "memory": metrics.get("heddle_device_memory_peak_bytes"),
+                "counted_memory": metrics.get("heddle_memory_bytes"),
+                "predicted_memory": metrics.get("heddle_predicted_memory_bytes")}
 
     @staticmethod
     def metrics_of(run):
@@ -188,7 +189,8 @@ checkpoint: {{last: false}}
 
         for label in self.runs:
             for metric, name, unit in (("step_seconds", "step_seconds", "s"), ("wall_step_seconds",) * 2 + ("s",),
-                                       ("peak_memory", "memory", "B"), ("process_memory", "process_memory", "B"),
+                                       ("peak_memory", "memory", "B"), ("counted_memory",) * 2 + ("B",),
+                                       ("predicted_memory",) * 2 + ("B",),
                                        ("start_seconds", "start_seconds", "s")):
                 if (value := figure(label, name)) is not None:
                     rows.add(case, label, label == "heddle", metric, value, unit)

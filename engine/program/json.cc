@@ -214,7 +214,8 @@ std::string ProfileToJson(const WorkerProfile& profile) {
                {"flops_per_second", profile.flops_per_second},
                {"bytes_per_second", profile.bytes_per_second},
                {"instruction_seconds", profile.instruction_seconds},
-               {"memory_bytes", profile.memory_bytes}});
+               {"memory_bytes", profile.memory_bytes},
+               {"scratch_bytes", profile.scratch_bytes}});
 }
 
 Result<WorkerProfile> ProfileFromJson(std::string_view text) {
@@ -230,6 +231,7 @@ Result<WorkerProfile> ProfileFromJson(std::string_view text) {
   profile.bytes_per_second = reader.NonNegative("bytes_per_second");
   profile.instruction_seconds = reader.NonNegative("instruction_seconds");
   profile.memory_bytes = reader.Integer("memory_bytes", 0, kIntegerMax);
+  profile.scratch_bytes = reader.Integer("scratch_bytes", 0, kIntegerMax);
   HEDDLE_RETURN_IF_ERROR(reader.Finish());
   return profile;
 }

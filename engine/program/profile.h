@@ -20,6 +20,7 @@ struct WorkerProfile {
   double bytes_per_second = 0;     ///< Rate of element-wise work; prices nodes not measured.
   double instruction_seconds = 0;  ///< Fixed cost of an instruction.
   int64_t memory_bytes = 0;        ///< Limit for state and values; 0: unknown, unlimited.
+  int64_t scratch_bytes = 0;       ///< Taken by kernels beside values; not in memory_bytes.
 
   /// Seconds of one execution of `node`, measured or predicted by its cost.
   double Seconds(const graph::Graph& graph, const graph::Node& node) const;

@@ -151,11 +151,14 @@ struct Sample {
   double flops = 0;
   std::vector<at::Tensor> inputs = {};
   std::vector<at::Tensor> outputs = {};
+
+  void Run() { outputs = kernel(*node, inputs, {.seed = 1, .step = 1, .first_sample = 0}); }
 };
 
-Result<std::vector<std::shared_ptr<Sample>>> DistinctNodes(const graph::Graph& graph,
-                                                           Device& device) {
-  std::vector<std::shared_ptr<Sample>> samples;
+using Samples = std::vector<std::shared_ptr<Sample>>;
+
+Result<Samples> DistinctNodes(const graph::Graph& graph, Device& device) {
+  Samples samples;
   std::set<std::string> known;
   for (const graph::Node& node : graph.nodes) {
     auto sample =
@@ -184,14 +187,37 @@ Result<std::vector<std::shared_ptr<Sample>>> DistinctNodes(const graph::Graph& g
   return samples;
 }
 
+/// Returns the most bytes that a kernel takes beside its operands and results while it runs, and
+/// those that libraries keep from their first call on. What the host's memory holds is not known.
+Result<int64_t> ScratchBytes(const Samples& samples, Bench& bench) {
+  int64_t most = 0;
+  int64_t kept = 0;
+  Device& device = bench.device;
+  for (const auto& sample : samples) {
+    if (device.is_host()) {
+      break;
+    }
+    const int64_t before = device.memory_in_use();
+    device.ForgetPeak();
+    HEDDLE_RETURN_IF_ERROR(device.Measure({[sample] { sample->Run(); }}).status());
+    bench.progress.Note();
+    int64_t results = 0;
+    for (const at::Tensor& output : sample->outputs) {
+      results += static_cast<int64_t>(output.nbytes());
+    }
+    const int64_t after = device.memory_in_use();
+    most = std::max(most, device.memory_peak() - after);
+    kept += std::max<int64_t>(0, after - before - results);
+  }
+  return most + kept;
+}
+
 Status MeasureNodes(const graph::Graph& graph, Bench& bench, program::WorkerProfile& profile) {
-  HEDDLE_ASSIGN_OR_RETURN(const auto samples, DistinctNodes(graph, bench.device));
+  HEDDLE_ASSIGN_OR_RETURN(const Samples samples, DistinctNodes(graph, bench.device));
+  HEDDLE_ASSIGN_OR_RETURN(profile.scratch_bytes, ScratchBytes(samples, bench));
   Pieces pieces;
   for (const auto& sample : samples) {
-    pieces.emplace_back([sample] {
-      sample->outputs =
-          sample->kernel(*sample->node, sample->inputs, {.seed = 1, .step = 1, .first_sample = 0});
-    });
+    pieces.emplace_back([sample] { sample->Run(); });
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<double> seconds, MedianSeconds(bench, pieces));
   for (size_t i = 0; i < samples.size(); ++i) {

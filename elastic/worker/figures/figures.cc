@@ -40,6 +40,9 @@ StepStats::StepStats(metrics::Registry& registry)
       device_memory_bytes_(registry.GetGauge(
           "heddle_device_memory_bytes",
           "Memory of its device that this worker's process used after the last step.")),
+      device_memory_peak_bytes_(registry.GetGauge(
+          "heddle_device_memory_peak_bytes",
+          "The most memory of its device that this worker's process has used so far.")),
       seconds_(
           registry.GetHistogram("heddle_step_seconds",
                                 "Time of a step.",
@@ -64,6 +67,7 @@ void StepStats::Show(const StepShown& shown) {
   show(memory_bytes_, static_cast<double>(shown.memory_bytes));
   show(predicted_memory_bytes_, shown.predicted_memory_bytes);
   show(device_memory_bytes_, static_cast<double>(shown.device_memory_bytes));
+  show(device_memory_peak_bytes_, static_cast<double>(shown.device_memory_peak_bytes));
   seconds_.Observe(shown.seconds);
   tokens_.Add(static_cast<double>(shown.tokens));
 }
@@ -72,7 +76,7 @@ void StepStats::Clear() {
   for (metrics::Gauge* const gauge :
        {&step_, &generation_, &loss_, &gradient_norm_, &tokens_per_second_, &predicted_seconds_,
         &busy_seconds_, &predicted_busy_seconds_, &waiting_seconds_, &memory_bytes_,
-        &predicted_memory_bytes_, &device_memory_bytes_}) {
+        &predicted_memory_bytes_, &device_memory_bytes_, &device_memory_peak_bytes_}) {
     gauge->Clear();
   }
 }

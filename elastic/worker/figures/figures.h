@@ -24,6 +24,7 @@ struct StepShown {
   int64_t memory_bytes = 0;
   std::optional<int64_t> predicted_memory_bytes;
   int64_t device_memory_bytes = 0;
+  int64_t device_memory_peak_bytes = 0;
 };
 
 /// The metrics of the last step, and those that sum up all steps. Thread: any.
@@ -49,6 +50,7 @@ class StepStats {
   metrics::Gauge& memory_bytes_;
   metrics::Gauge& predicted_memory_bytes_;
   metrics::Gauge& device_memory_bytes_;
+  metrics::Gauge& device_memory_peak_bytes_;
   metrics::Histogram& seconds_;
   metrics::Counter& tokens_;
 };

@@ -1,5 +1,6 @@
 #include "elastic/worker/measure/measure_worker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "elastic/worker/measure/kept_profile.h"
@@ -31,7 +32,8 @@ Result<KeptProfile> ProfileOf(const MeasuredAs& as, KeptFiles& files, Progress& 
     ScaleProfile(kept.profile, kEmulatedSpeed / as.emulation.speed);
   }
   kept.profile.worker = as.worker;
-  kept.profile.memory_bytes = as.device->memory_cap();
+  const int64_t cap = as.device->memory_cap();
+  kept.profile.memory_bytes = cap == 0 ? 0 : std::max<int64_t>(1, cap - kept.profile.scratch_bytes);
   return kept;
 }
 

@@ -117,7 +117,8 @@ void StepRunner::Report(const wire::StepRecord& record, const Generation& genera
        .predicted_memory_bytes = predicted.empty()
                                      ? std::nullopt
                                      : std::optional(predicted[static_cast<size_t>(lowered.rank)]),
-       .device_memory_bytes = context_.device->memory_in_use()});
+       .device_memory_bytes = context_.device->memory_in_use(),
+       .device_memory_peak_bytes = context_.device->memory_peak()});
   options_.post(StepApplied{.record = record,
                             .busy_seconds = figures.busy_seconds,
                             .predicted_busy_seconds = lowered.predicted_busy_seconds});

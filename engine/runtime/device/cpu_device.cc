@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "engine/runtime/device/tensor.h"
@@ -74,6 +75,12 @@ int64_t CpuDevice::memory_in_use() const {
   int64_t resident = 0;
   pages >> all >> resident;
   return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+int64_t CpuDevice::memory_peak() const {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
 }
 
 }  // namespace heddle::runtime

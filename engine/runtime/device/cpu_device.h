@@ -26,6 +26,7 @@ class CpuDevice final : public Device {
   void Await(const Mark& mark) override;
   Status Drain(Deadline deadline) override;
   int64_t memory_in_use() const override;
+  int64_t memory_peak() const override;
 };
 
 }  // namespace heddle::runtime

@@ -135,6 +135,11 @@ class Device {
 
   /// Bytes of the device's memory that the process uses; on a card, that its tensors use.
   virtual int64_t memory_in_use() const = 0;
+  /// The most bytes that memory_in_use() has been since the last ForgetPeak.
+  virtual int64_t memory_peak() const = 0;
+  /// Begins memory_peak() anew, at what is in use now. The system's count of a process, which is
+  /// that of a device in the host's memory, stays.
+  virtual void ForgetPeak() {}
   /// Bytes of its memory that a worker may use: all, or what is emulated; 0: not limited.
   int64_t memory_cap() const;
   /// Emulates a memory of `bytes` from now on; 0: all that there is.

@@ -53,7 +53,8 @@ TEST_F(FiguresTest, AStepIsShownUntilTheWorkerMakesNone) {
                   .waiting_seconds = 0.5,
                   .memory_bytes = 1000,
                   .predicted_memory_bytes = 1100,
-                  .device_memory_bytes = 5000};
+                  .device_memory_bytes = 5000,
+                  .device_memory_peak_bytes = 6000};
   Values expected = {{"heddle_step", 3},
                      {"heddle_generation", 2},
                      {"heddle_loss", 1.5},
@@ -65,7 +66,8 @@ TEST_F(FiguresTest, AStepIsShownUntilTheWorkerMakesNone) {
                      {"heddle_waiting_seconds", 0.5},
                      {"heddle_memory_bytes", 1000},
                      {"heddle_predicted_memory_bytes", 1100},
-                     {"heddle_device_memory_bytes", 5000}};
+                     {"heddle_device_memory_bytes", 5000},
+                     {"heddle_device_memory_peak_bytes", 6000}};
   figures_.steps.Show(shown);
   EXPECT_EQ(Gauges(), expected);
   EXPECT_TRUE(ShowsSteps(registry_));

@@ -330,7 +330,8 @@ TEST(DeviceCheck, AProfileOfALargeModelIsWhole) {
                    {"flops_per_second", profile->flops_per_second},
                    {"bytes_per_second", profile->bytes_per_second},
                    {"instruction_seconds", profile->instruction_seconds},
-                   {"memory_bytes", (*device)->memory_cap()}});
+                   {"memory_bytes", (*device)->memory_cap()},
+                   {"scratch_bytes", profile->scratch_bytes}});
 }
 
 TEST(DeviceCheck, ACopyToAndFromOrdinaryMemoryIsWhole) {

@@ -220,6 +220,14 @@ int64_t FakeDevice::memory_in_use() const {
   return memory_->in_use();
 }
 
+int64_t FakeDevice::memory_peak() const {
+  return memory_->peak();
+}
+
+void FakeDevice::ForgetPeak() {
+  memory_->ForgetPeak();
+}
+
 void FakeDevice::Violate(std::string what) {
   const MutexLock lock(mutex_);
   violations_.push_back(std::move(what));

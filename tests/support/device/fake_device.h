@@ -37,6 +37,8 @@ class FakeDevice final : public Device {
   void Await(const Mark& mark) override;
   Status Drain(Deadline deadline) override;
   int64_t memory_in_use() const override;
+  int64_t memory_peak() const override;
+  void ForgetPeak() override;
 
   /// What users of the device did that they must not do, a line each.
   std::vector<std::string> violations() const HEDDLE_EXCLUDES(mutex_);

@@ -59,6 +59,7 @@ std::span<std::byte> FakeMemory::Take(size_t bytes) {
     to_poison_.emplace_back(taken, bytes);
   }
   in_use_ += static_cast<int64_t>(bytes);
+  peak_ = std::max(peak_, in_use_);
   return {taken, bytes};
 }
 
@@ -88,6 +89,16 @@ void FakeMemory::Close() {
 int64_t FakeMemory::in_use() const {
   const MutexLock lock(mutex_);
   return in_use_;
+}
+
+int64_t FakeMemory::peak() const {
+  const MutexLock lock(mutex_);
+  return peak_;
+}
+
+void FakeMemory::ForgetPeak() {
+  const MutexLock lock(mutex_);
+  peak_ = in_use_;
 }
 
 at::Tensor FakePool::Take(const graph::TensorType& type) {

@@ -35,6 +35,8 @@ class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
   void Open();
   void Close();
   int64_t in_use() const;
+  int64_t peak() const;
+  void ForgetPeak();
 
  private:
   std::span<std::byte> Take(size_t bytes) HEDDLE_EXCLUDES(mutex_);
@@ -44,6 +46,7 @@ class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
   mutable Mutex mutex_;
   size_t used_ HEDDLE_GUARDED_BY(mutex_) = 0;  ///< Bytes ever given out.
   int64_t in_use_ HEDDLE_GUARDED_BY(mutex_) = 0;
+  int64_t peak_ HEDDLE_GUARDED_BY(mutex_) = 0;
   std::map<size_t, std::vector<std::byte*>> free_ HEDDLE_GUARDED_BY(mutex_);  ///< By size.
   std::vector<std::span<std::byte>> to_poison_ HEDDLE_GUARDED_BY(mutex_);
 };

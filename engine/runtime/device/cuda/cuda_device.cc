@@ -191,9 +191,19 @@ Status CudaDevice::Drain(Deadline deadline) {
 
 // What tensors take. The allocator keeps more, and the driver's context about half a GiB.
 int64_t CudaDevice::memory_in_use() const {
-  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(
-      static_cast<c10::DeviceIndex>(queues_->ordinal()));
-  return stats.allocated_bytes[0].current;
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(Index()).allocated_bytes[0].current;
+}
+
+int64_t CudaDevice::memory_peak() const {
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(Index()).allocated_bytes[0].peak;
+}
+
+void CudaDevice::ForgetPeak() {
+  c10::cuda::CUDACachingAllocator::resetPeakStats(Index());
+}
+
+c10::DeviceIndex CudaDevice::Index() const {
+  return static_cast<c10::DeviceIndex>(queues_->ordinal());
 }
 
 }  // namespace heddle::runtime::cuda

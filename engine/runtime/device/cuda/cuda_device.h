@@ -40,10 +40,13 @@ class CudaDevice final : public Device {
   void Await(const Mark& mark) override;
   Status Drain(Deadline deadline) override;
   int64_t memory_in_use() const override;
+  int64_t memory_peak() const override;
+  void ForgetPeak() override;
 
  private:
   void HarvestSometimes();
   at::Tensor UntilComputed(const at::Tensor& memory) const;
+  c10::DeviceIndex Index() const;
 
   const Arithmetic arithmetic_;
   const std::shared_ptr<Queues> queues_;
