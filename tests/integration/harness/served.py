@@ -99,8 +99,8 @@ class Cluster:
     def certs(self, party):
         return ["--certs", os.path.join(self.lab, party)] if self.lab else []
 
-    def worker(self, name, *options, prefix=()):
-        self.workers[name] = self.start(*prefix, HEDDLE, "worker", "--coordinator", self.listen, "--name", name,
+    def worker(self, name, *options, prefix=(), program=HEDDLE):
+        self.workers[name] = self.start(*prefix, program, "worker", "--coordinator", self.listen, "--name", name,
                                         *self.certs("worker"), *options)
 
     def submit(self, job, *overrides):
