@@ -1,5 +1,6 @@
 #include "engine/runtime/device/cpu_device.h"
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
@@ -80,7 +81,8 @@ int64_t CpuDevice::memory_in_use() const {
 int64_t CpuDevice::memory_peak() const {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} * 1024;
+  // The system updates it late.
+  return std::max(int64_t{usage.ru_maxrss} * 1024, memory_in_use());
 }
 
 }  // namespace heddle::runtime

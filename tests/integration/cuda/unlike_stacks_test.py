@@ -1,5 +1,5 @@
-"""Workers on two versions of libtorch make one job: it trains, a worker of either kind is killed and comes back, and the
-losses are those of one worker but for rounding. The guarantee says what differs.
+"""Workers on two versions of libtorch make one job: it trains, a worker of either kind is killed and comes back, and
+the losses are those of one worker but for rounding. The guarantee says what differs.
 
 Usage: unlike_stacks_test.py HEDDLE OTHER: the program of a build of the same source with another libtorch.
 """
@@ -7,9 +7,10 @@ import os
 import random
 import sys
 
-from harness import HEDDLE, Scratch, check_samples, seed, wait_for
-from harness.served import GLOBAL_BATCH, Cluster, losses_until, write_job
-from harness.text_data import prose
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import HEDDLE, Scratch, check_samples, seed, wait_for  # noqa: E402
+from harness.served import GLOBAL_BATCH, Cluster, losses_until, write_job  # noqa: E402
+from harness.text_data import prose  # noqa: E402
 
 OTHER = os.path.abspath(sys.argv[2])
 KINDS = {"a": HEDDLE, "b": HEDDLE, "c": OTHER, "d": OTHER}
@@ -37,7 +38,8 @@ def lose_and_return(cluster, name):
     cluster.wait_step(run.step() + 3)
     plans = len(run.events("plan"))
     cluster.worker(name, *SPEED, program=KINDS[name])
-    wait_for(f"a plan with {name}", lambda: any(name in event["plan"]["workers"] for event in run.events("plan")[plans:]))
+    wait_for(f"a plan with {name}",
+             lambda: any(name in event["plan"]["workers"] for event in run.events("plan")[plans:]))
     cluster.wait_step(run.step() + 3)
 
 
