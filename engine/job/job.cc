@@ -321,6 +321,19 @@ void CrossCheck(YamlReader& root, const JobConfig& job) {
   }
 }
 
+// A given plan that the job's model cannot be run by.
+Status CheckPlan(YamlDocument& document, const JobConfig& job) {
+  if (!job.plan.has_value()) {
+    return Status::Ok();
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const graph::Graph graph,
+                          graph::BuildTrainingGraph(job.model, GraphOptions(job)));
+  const Status valid = program::ValidatePlan(*job.plan, graph);
+  return valid.ok() ? valid
+                    : document.ErrorAt("plan", document.Root().OptionalPath("plan", "") + ": " +
+                                                   valid.message());
+}
+
 Result<JobConfig> Read(YamlDocument document) {
   JobConfig job;
   YamlReader root = document.Root();
@@ -330,6 +343,7 @@ Result<JobConfig> Read(YamlDocument document) {
   RefuseVoidGuarantee(root, job);
   RefuseParallel(root, job);
   HEDDLE_RETURN_IF_ERROR(document.Finish());
+  HEDDLE_RETURN_IF_ERROR(CheckPlan(document, job));
   job.text = document.Emit({.absolute_paths = true});
   job.hash = document.Hash();
   return job;

@@ -1,6 +1,6 @@
 """A job's coordinator and workers in guests of scripts/rdma-vm, for job_test.py.
 
-Usage: job_in_guest.py HEDDLE JOB LEADER FAULT. LEADER is who has the coordinator beside its worker: `0`, guest 0, which
+Usage: job_in_guest.py HEDDLE JOB LEADER FAULT PLAN. LEADER is who has the coordinator beside its worker: `0`, guest 0,
 then prints what `lead` returns as one line of JSON, or `host`, the machine itself. HEDDLE_TEST_CONTROL is the program
 that commands the network.
 """
@@ -16,8 +16,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support
 import processes  # pylint: disable=wrong-import-position,import-error
 
 WORKERS = "abc"
-# One worker holds the whole model, the others share a second copy.
-PLAN = pathlib.Path(__file__).with_name("job_plan.json")
 PORT = 4600
 VICTIM = 2
 FAULT_STEP = 12
@@ -40,11 +38,11 @@ def worker(heddle, coordinator, name, address):
 
 
 class Lead:
-    """A coordinator and one worker, the job that it runs, and a fault in the middle of it. `shared`: a folder that all
-    guests and the machine see; the run folder is in it."""
+    """A coordinator and one worker, the job that it runs by a plan file, and a fault in the middle of it. `shared`: a
+    folder that all guests and the machine see; the run folder is in it."""
 
-    def __init__(self, heddle, job, shared, address):
-        self.heddle, self.job, self.shared, self.address = heddle, job, shared, address
+    def __init__(self, heddle, job, plan, shared, address):
+        self.heddle, self.job, self.plan, self.shared, self.address = heddle, job, plan, shared, address
         self.run = shared / "run"
         self.coordinator = f"{address}:{PORT}"
 
@@ -86,6 +84,7 @@ class Lead:
     def lead(self, name, fault):
         """Runs the job to its end; what it printed, whom it lost, and who sent over what before the fault."""
         store = self.shared / "store"
+        determinism = json.loads(pathlib.Path(self.plan).read_text(encoding="utf-8"))["determinism"]
         coordinator = subprocess.Popen([self.heddle, "serve", "--store", str(store), "--listen", self.coordinator,
                                         "--insecure", "--output-root", str(self.shared)],
                                        stdin=subprocess.DEVNULL, stdout=sys.stderr, preexec_fn=processes.tied())
@@ -95,7 +94,8 @@ class Lead:
             (self.shared / "serving").touch()
             own = worker(self.heddle, self.coordinator, name, self.address)
             subprocess.run([self.heddle, "submit", self.job, "--coordinator", self.coordinator, "--out", str(self.run),
-                            "--set", f"plan={PLAN}"], check=True, timeout=120, stdout=sys.stderr)
+                            "--set", f"plan={self.plan}", "--set", f"determinism={determinism}"],
+                           check=True, timeout=120, stdout=sys.stderr)
             wait_for("steps", lambda: self.step() >= FAULT_STEP or self.finished(), 120)
             sent, placed = self.bytes_sent()
             if fault == "power_off":
@@ -128,12 +128,12 @@ def fetch(address, path):
 
 
 def main():
-    heddle, job, leader, fault = sys.argv[1:]
+    heddle, job, leader, fault, plan = sys.argv[1:]
     guest, address = os.environ["HEDDLE_GUEST"], os.environ["HEDDLE_ADDRESS"]
     shared = pathlib.Path(os.environ["HEDDLE_VM"]) / "job"
     if guest == leader:
         shared.mkdir()
-        print(json.dumps(Lead(heddle, job, shared, address).lead(WORKERS[int(guest)], fault)))
+        print(json.dumps(Lead(heddle, job, plan, shared, address).lead(WORKERS[int(guest)], fault)))
         return
     wait_for("the coordinator", (shared / "serving").exists, 60)
     coordinator = f"10.9.0.{254 if leader == 'host' else int(leader) + 1}:{PORT}"

@@ -1,8 +1,9 @@
 /// \file
 /// Goal: a checkpoint that one plan wrote is the same state under every other plan. Method: random
 /// pairs of plans of small Llama and GPT-2 graphs, with one writer for each worker of the first and
-/// one reader for each worker of the second, as the trainer has them; then splits that no plan
-/// would make. The reference is the state in memory, taken apart element by element (support.h).
+/// one reader for each worker of the second, as the trainer has them; plans of single workers, then
+/// plans with groups, some of which divide the optimizer; then splits that no plan would make. The
+/// reference is the state in memory, taken apart element by element (support.h).
 #include <algorithm>
 #include <iterator>
 
@@ -14,6 +15,7 @@
 #include "engine/program/state.h"
 #include "tests/checkpoint/support.h"
 #include "tests/support/graph/random_plan.h"
+#include "tests/support/program/group_plans.h"
 
 namespace heddle::checkpoint {
 namespace {
@@ -49,6 +51,15 @@ program::Plan RandomPlan(const graph::Graph& graph, Random& random) {
       return plan;
     }
   }
+}
+
+/// Of groups; sometimes of single workers. Some divide the optimizer.
+program::Plan RandomShardedPlan(const graph::Graph& graph, Random& random) {
+  program::Plan plan = random.Below(5) == 0
+                           ? RandomPlan(graph, random)
+                           : testing::RandomGroupPrograms(graph, random.Next()).plan;
+  plan.divides_optimizer = random.Below(2) == 0;
+  return plan;
 }
 
 constexpr std::array kRoles = {program::StateRole::kMaster, program::StateRole::kExpAvg,
@@ -111,55 +122,82 @@ void Forget(const std::string& root, int64_t step) {
   ASSERT_TRUE(Prune(root, {.keep_last = 1, .protected_steps = {}, .sound_step = step}).ok());
 }
 
+/// A checkpoint that `before` wrote, read by all workers of `after`, and whole.
+void ExpectSavedAndRead(const SaveSetup& setup,
+                        const graph::Graph& graph,
+                        const program::Plan& before,
+                        const program::Plan& after,
+                        Random& random) {
+  metrics::Registry metrics;
+  const State state = WholeState(graph, random);
+  const auto owned = PiecesOf(program::OwnedLayout(graph, before));
+  const auto parts = WriteParts(setup, state, owned, metrics);
+  ASSERT_TRUE(parts.ok()) << parts.status().ToString();
+  JobState job = TestJob();
+  job.plan = program::PlanToJson(before);
+  job.samples_consumed = static_cast<int64_t>(random.Below(uint64_t{1} << 62));
+  const auto saved = Commit({.root = setup.root,
+                             .step = setup.step,
+                             .generation = setup.generation,
+                             .job = job,
+                             .expected = state.tensors,
+                             .parts = *parts},
+                            metrics);
+  ASSERT_TRUE(saved.ok()) << saved.status().ToString();
+
+  const auto manifest = LoadManifest(saved->path);
+  ASSERT_TRUE(manifest.ok()) << manifest.status().ToString();
+  EXPECT_EQ(manifest->step, setup.step);
+  EXPECT_EQ(manifest->job, job);
+  const auto held = PiecesOf(program::LayoutOf(graph, after));
+  for (size_t worker = 0; worker < after.workers.size(); ++worker) {
+    ExpectRead(saved->path, state, held, worker, 1 + static_cast<int>(random.Below(3)));
+  }
+  // A plan's layout that forgot a tensor would compare nothing: all of them, whole.
+  std::vector<Piece> whole;
+  for (size_t t = 0; t < state.tensors.size(); ++t) {
+    whole.push_back({.tensor = t, .box = WholeBox(state.tensors[t].shape)});
+  }
+  ExpectRead(saved->path, state, whole, 0, 2);
+  Forget(setup.root, setup.step);
+}
+
 TEST(PlansTest, WhatOnePlanWroteAnyOtherReads) {
   Random random(TestSeed());
-  metrics::Registry metrics;
   const TemporaryFolder folder;
   const int pairs = Rounds(kPairsVariable, 10, 30, 200);
   int idle = 0;
-  for (int pair = 0; pair < pairs; ++pair) {
+  for (int pair = 0; pair < pairs && !HasFailure(); ++pair) {
     SCOPED_TRACE(pair);
     const graph::Graph graph = RandomModel(random);
-    const State state = WholeState(graph, random);
     const program::Plan before = RandomPlan(graph, random);
     const program::Plan after = RandomPlan(graph, random);
     idle += before.IdleWorkers().empty() ? 0 : 1;
-    const SaveSetup setup = RandomSetup(folder.path(), pair, before.workers.size(), random);
-    const auto owned = PiecesOf(program::OwnedLayout(graph, before));
-    const auto parts = WriteParts(setup, state, owned, metrics);
-    ASSERT_TRUE(parts.ok()) << parts.status().ToString();
-    JobState job = TestJob();
-    job.plan = program::PlanToJson(before);
-    job.samples_consumed = static_cast<int64_t>(random.Below(uint64_t{1} << 62));
-    const auto saved = Commit({.root = setup.root,
-                               .step = setup.step,
-                               .generation = setup.generation,
-                               .job = job,
-                               .expected = state.tensors,
-                               .parts = *parts},
-                              metrics);
-    ASSERT_TRUE(saved.ok()) << saved.status().ToString();
-
-    const auto manifest = LoadManifest(saved->path);
-    ASSERT_TRUE(manifest.ok()) << manifest.status().ToString();
-    EXPECT_EQ(manifest->step, setup.step);
-    EXPECT_EQ(manifest->job, job);
-    const auto held = PiecesOf(program::LayoutOf(graph, after));
-    for (size_t worker = 0; worker < after.workers.size(); ++worker) {
-      ExpectRead(saved->path, state, held, worker, 1 + static_cast<int>(random.Below(3)));
-    }
-    // A plan's layout that forgot a tensor would compare nothing: all of them, whole.
-    std::vector<Piece> whole;
-    for (size_t t = 0; t < state.tensors.size(); ++t) {
-      whole.push_back({.tensor = t, .box = WholeBox(state.tensors[t].shape)});
-    }
-    ExpectRead(saved->path, state, whole, 0, 2);
-    Forget(setup.root, setup.step);
-    if (HasFatalFailure()) {
-      return;
-    }
+    ExpectSavedAndRead(RandomSetup(folder.path(), pair, before.workers.size(), random), graph,
+                       before, after, random);
   }
   EXPECT_GT(idle, 0) << "no plan had an idle worker";
+}
+
+TEST(PlansTest, WhatGroupsWroteAnyOtherPlanReads) {
+  Random random(TestSeed());
+  const TemporaryFolder folder;
+  const int pairs = Rounds(kPairsVariable, 10, 30, 200);
+  int groups = 0;
+  int divided = 0;
+  for (int pair = 0; pair < pairs && !HasFailure(); ++pair) {
+    SCOPED_TRACE(pair);
+    graph::Graph graph = RandomModel(random);
+    graph.optimizer.slices = random.Between(2, 70);
+    const program::Plan before = RandomShardedPlan(graph, random);
+    const program::Plan after = RandomShardedPlan(graph, random);
+    groups += before.layouts.empty() ? 0 : 1;
+    divided += before.divides_optimizer != after.divides_optimizer ? 1 : 0;
+    ExpectSavedAndRead(RandomSetup(folder.path(), pair, before.workers.size(), random), graph,
+                       before, after, random);
+  }
+  EXPECT_GT(groups, 0);
+  EXPECT_GT(divided, 0) << "no pair changes from whole to divided optimizers, or back";
 }
 
 /// Cuts every dimension at random places, some of them equal: a grid with boxes without elements.
