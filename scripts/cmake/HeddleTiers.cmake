@@ -50,10 +50,11 @@ function(heddle_entry name)
     list(APPEND labels scaled)
   endif()
   add_test(NAME ${name} COMMAND ${A_COMMAND})
+  # Those that wait for each other begin first: at the end nothing would run beside them.
   if(A_LABEL STREQUAL conformance)
-    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK sockets)
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK sockets COST 1000)
   elseif(real)
-    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK processes)
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK processes COST 2000)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${A_TIMEOUT} PROCESSORS ${A_PROCESSORS}
     ENVIRONMENT "HEDDLE_TEST_DEFAULT_SEED=${HEDDLE_TEST_SEED};HEDDLE_TEST_SCALED=${scaled};HEDDLE_TEST_SANITIZED=${sanitized};${A_ENVIRONMENT}")
