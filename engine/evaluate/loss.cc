@@ -55,7 +55,7 @@ Status ReadWeights(const checkpoint::TensorSource& weights,
   for (size_t i = 0; i < graph.parameters.size(); ++i) {
     all.push_back(static_cast<graph::ParameterId>(i));
   }
-  state.Hold(all);
+  HEDDLE_RETURN_IF_ERROR(state.Hold(all));
   for (const graph::ParameterId id : all) {
     const graph::Parameter& parameter = graph.parameter(id);
     const auto place = places.find(parameter.name);

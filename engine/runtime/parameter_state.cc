@@ -1,7 +1,9 @@
 #include "engine/runtime/parameter_state.h"
 
 #include <algorithm>
+#include <exception>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -71,7 +73,7 @@ ParameterState::~ParameterState() = default;
 ParameterState::ParameterState(ParameterState&&) noexcept = default;
 ParameterState& ParameterState::operator=(ParameterState&&) noexcept = default;
 
-void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters, const Parts& parts) {
+Status ParameterState::Hold(const std::vector<graph::ParameterId>& parameters, const Parts& parts) {
   gathered_.assign(gathered_.size(), false);
   for (size_t i = 0; i < held_.size(); ++i) {
     const auto id = static_cast<graph::ParameterId>(i);
@@ -82,9 +84,16 @@ void ParameterState::Hold(const std::vector<graph::ParameterId>& parameters, con
     if (!std::ranges::binary_search(parameters, id)) {
       held_[i].reset();
     } else if (held_[i] == nullptr || held_[i]->box != box || KeptOf(id) != boxes) {
-      held_[i] = Allocate(id, box, boxes);
+      try {
+        held_[i] = Allocate(id, box, boxes);
+      } catch (const std::exception& error) {  // libtorch's, or std::bad_alloc.
+        const std::string_view what = error.what();
+        return ResourceExhaustedError("no memory for {} of '{}': {}", ToString(box),
+                                      graph_->parameters[i].name, what.substr(0, what.find('\n')));
+      }
     }
   }
+  return Status::Ok();
 }
 
 std::shared_ptr<ParameterState::Held> ParameterState::Allocate(graph::ParameterId id,
@@ -121,7 +130,7 @@ std::shared_ptr<ParameterState::Held> ParameterState::Allocate(graph::ParameterI
   return held;
 }
 
-void ParameterState::Hold(const program::Program& program) {
+Status ParameterState::Hold(const program::Program& program) {
   Parts parts;
   for (const program::Piece& piece : program.pieces) {
     if (!parts.held.contains(piece.parameter)) {
@@ -137,7 +146,7 @@ void ParameterState::Hold(const program::Program& program) {
       kept->second.push_back(program::KeptBox(piece));
     }
   }
-  Hold(program.parameters, parts);
+  return Hold(program.parameters, parts);
 }
 
 void ParameterState::Share(const ParameterState& other,

@@ -46,12 +46,15 @@ class ParameterState {
   bool Shares(const ParameterState& other, graph::ParameterId parameter) const;
   /// Holds exactly `parameters`, which are ascending, and keeps their `parts`: boxes that lie in what
   /// is held of the parameter, which lies in the parameter, and are disjoint. What is held already,
-  /// in the same parts, keeps its values, what is new is zero, and the rest is freed.
-  void Hold(const std::vector<graph::ParameterId>& parameters, const Parts& parts);
+  /// in the same parts, keeps its values, what is new is zero, and the rest is freed. Errors:
+  /// kResourceExhausted (the device has no memory left: the state is not to be used).
+  Status Hold(const std::vector<graph::ParameterId>& parameters, const Parts& parts);
   /// Holds and keeps exactly all of `parameters`.
-  void Hold(const std::vector<graph::ParameterId>& parameters) { Hold(parameters, Parts{}); }
+  Status Hold(const std::vector<graph::ParameterId>& parameters) {
+    return Hold(parameters, Parts{});
+  }
   /// Holds and keeps exactly what the worker of `program` has (program::HeldBox, KeptBox).
-  void Hold(const program::Program& program);
+  Status Hold(const program::Program& program);
   /// Returns true if the parameter is held.
   bool Holds(graph::ParameterId parameter) const;
   /// Returns the part of the parameter that is held. Precondition: Holds(parameter).

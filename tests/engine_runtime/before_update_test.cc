@@ -35,7 +35,7 @@ void ExpectAnnouncements(Device& device) {
   const auto program = program::Lower(*graph, plan, 0);
   ASSERT_TRUE(program.ok()) << program.status().ToString();
   ParameterState state(*graph, device);
-  state.Hold(program->parameters);
+  ASSERT_TRUE(state.Hold(program->parameters).ok());
   state.Initialize(3);
   const auto digests = [&] {
     std::vector<uint64_t> all;

@@ -70,7 +70,7 @@ TEST(DividedStateTest, ThreeWorkersKeepAThirdEach) {
   std::vector<int64_t> kept(graph.parameters.size(), 0);
   for (const program::Program& program : *programs) {
     ParameterState state(graph, device);
-    state.Hold(program);
+    ASSERT_TRUE(state.Hold(program).ok());
     state.Initialize(1);
     for (const graph::ParameterId id : state.parameters()) {
       const Shape& shape = graph.parameter(id).shape;

@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include "base/check.h"
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
 #include "engine/runtime/device/cpu_device.h"
@@ -90,7 +91,7 @@ class Worker {
         program_(program),
         options_(options),
         state_(graph, device_) {
-    state_.Hold(program.parameters);
+    HEDDLE_CHECK(state_.Hold(program.parameters).ok(), "no memory");
     state_.Initialize(options.seed);
   }
 
@@ -334,7 +335,7 @@ Result<ReferenceResult> RunSingleDevice(const graph::Graph& graph,
   const c10::InferenceMode inference;
   CpuDevice device;
   ParameterState state(graph, device);
-  state.Hold(AllParameters(graph));
+  HEDDLE_RETURN_IF_ERROR(state.Hold(AllParameters(graph)));
   state.Initialize(options.seed);
   ReferenceResult result;
   for (int64_t step = 1; step <= options.steps; ++step) {

@@ -76,7 +76,7 @@ class Worker {
             {.generation = 1, .rank = program_.rank, .members = members, .peers = program_.peers},
             After(std::chrono::seconds(20))));
     ParameterState state(graph_, *device_);
-    state.Hold(program_);
+    HEDDLE_RETURN_IF_ERROR(state.Hold(program_));
     state.Initialize(kSeed);
     Status status = RunSteps(*group, state);
     if (status.ok()) {

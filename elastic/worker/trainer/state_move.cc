@@ -74,7 +74,7 @@ Status StateMove::Fill(comm::Communicator& group, Generation& next, StateMoved& 
   if (start_.has_held() || start_.has_replicas()) {
     HEDDLE_RETURN_IF_ERROR(FillFromPeers(group, next, moved));
   } else if (next.lowered->rank >= 0) {
-    next.state->Hold(next.lowered->training);
+    HEDDLE_RETURN_IF_ERROR(next.state->Hold(next.lowered->training));
     if (start_.initial()) {
       next.state->Initialize(context_.options.job.seed);
     } else {
@@ -237,7 +237,7 @@ Status StateMove::PackHeld(Generation& next, std::vector<Message>& messages) con
   if (valid_here) {
     next.state->Share(*held_->state, next.lowered->training.parameters);
   }
-  next.state->Hold(next.lowered->training);
+  HEDDLE_RETURN_IF_ERROR(next.state->Hold(next.lowered->training));
   if (valid_here) {
     HEDDLE_RETURN_IF_ERROR(CopyBoxes(graph_, *held_->state, OwnBoxes(*next.lowered), *next.state));
   }
@@ -260,7 +260,7 @@ Status StateMove::PackHeld(Generation& next, std::vector<Message>& messages) con
 Status StateMove::UnpackReplicas(Generation& next,
                                  std::vector<Message>& messages,
                                  StateMoved& moved) const {
-  next.state->Hold(next.lowered->training);
+  HEDDLE_RETURN_IF_ERROR(next.state->Hold(next.lowered->training));
   const auto& holders = start_.replicas().holders();
   const auto mine = std::ranges::find(holders, worker_, &wire::Start::Replicas::Holder::worker);
   if (mine == holders.end()) {

@@ -66,7 +66,7 @@ class StateTrial {
     for (size_t id = 0; id < graph_.parameters.size(); ++id) {
       all_.push_back(static_cast<graph::ParameterId>(id));
     }
-    state_.Hold(all_);
+    EXPECT_TRUE(state_.Hold(all_).ok());
     for (const graph::ParameterId id : all_) {
       for (const program::StateRole role : program::kStateRoles) {
         arrays_[{id, role}].resize(static_cast<size_t>(ElementCount(graph_.parameter(id).shape)));
@@ -156,6 +156,15 @@ TEST(ParameterStateTest, InitialWeightsAreThoseOfTheSeedOnEveryDevice) {
   EXPECT_NE(Digests(one), Digests(other));
 }
 
+TEST(ParameterStateTest, MissingMemoryIsNamed) {
+  const graph::Graph graph = SmallModel(graph::ModelFamily::kLlama, DType::kBF16, 0.0);
+  FakeDevice small({.memory_bytes = 1 << 16});
+  ParameterState state(graph, small);
+  const Status held = state.Hold(std::vector<graph::ParameterId>{0, 1, 2, 3, 4, 5});
+  EXPECT_EQ(held.code(), StatusCode::kResourceExhausted) << held.ToString();
+  EXPECT_THAT(std::string(held.message()), ::testing::HasSubstr("no memory for "));
+}
+
 // Of two states of one seed, one with boxes of the parameters and one with all of each.
 void ExpectPartOf(ParameterState& whole, ParameterState& part, graph::ParameterId id) {
   const Box& box = part.BoxOf(id);
@@ -180,7 +189,7 @@ TEST(ParameterStateTest, ABoxIsTheSamePartOfTheParameter) {
       const graph::ParameterId id = trial.all()[i];
       cut[id] = RandomBox(trial.graph().parameter(id).shape, random);
     }
-    part.Hold(trial.all(), {.held = cut});
+    ASSERT_TRUE(part.Hold(trial.all(), {.held = cut}).ok());
     part.Initialize(5);
     trial.state().Initialize(5);
     for (const graph::ParameterId id : trial.all()) {
@@ -201,12 +210,12 @@ TEST(ParameterStateTest, ABoxIsTheSamePartOfTheParameter) {
           part.InPlace(id, program::StateRole::kMaster, part.BoxOf(id)).size(),
           device->is_host() ? static_cast<size_t>(ElementCount(part.BoxOf(id).extent)) * 4 : 0);
     }
-    part.Hold(trial.all(), {.held = cut});
+    ASSERT_TRUE(part.Hold(trial.all(), {.held = cut}).ok());
     ExpectPartOf(trial.state(), part, trial.all().front());
     part.Refresh();
     const auto& held = part.held(trial.all().front()).kept.front();
     EXPECT_EQ(held.compute.sizes(), held.master.sizes());
-    part.Hold(trial.all());
+    ASSERT_TRUE(part.Hold(trial.all()).ok());
     std::vector<float> zeros(1, -1);
     Box first = WholeBox(trial.graph().parameter(trial.all().front()).shape);
     first.extent.assign(first.extent.size(), 1);
