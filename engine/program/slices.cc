@@ -15,22 +15,28 @@ int64_t SliceEdge(int64_t rows, int64_t slices, int64_t slice) {
   return rows / slices * slice + rows % slices * slice / slices;
 }
 
-std::vector<graph::Range> KeptRows(const graph::Graph& graph,
-                                   const Plan& plan,
-                                   const HeldPiece& piece) {
-  const int64_t slices = SlicesOf(graph, piece.box);
-  const auto holders = std::ssize(piece.holders);
-  if (!plan.divides_optimizer || holders < 2 || slices < 2) {
+std::vector<graph::Range> RowsByHolder(const graph::Graph& graph,
+                                       const Box& piece,
+                                       int64_t holders) {
+  const int64_t slices = SlicesOf(graph, piece);
+  if (holders < 2 || slices < 2) {
     return {};
   }
   std::vector<graph::Range> kept;
   for (int64_t i = 0; i < holders; ++i) {
     const auto edge = [&](int64_t holder) {
-      return SliceEdge(piece.box.extent[0], slices, SliceEdge(slices, holders, holder));
+      return SliceEdge(piece.extent[0], slices, SliceEdge(slices, holders, holder));
     };
     kept.push_back({.begin = edge(i), .end = edge(i + 1)});
   }
   return kept;
+}
+
+std::vector<graph::Range> KeptRows(const graph::Graph& graph,
+                                   const Plan& plan,
+                                   const HeldPiece& piece) {
+  return plan.divides_optimizer ? RowsByHolder(graph, piece.box, std::ssize(piece.holders))
+                                : std::vector<graph::Range>();
 }
 
 Box RowsOf(const Box& piece, const graph::Range& rows) {

@@ -24,6 +24,12 @@ int64_t SlicesOf(const graph::Graph& graph, const Box& piece);
 /// 0..slices. Slices may be empty.
 int64_t SliceEdge(int64_t rows, int64_t slices, int64_t slice);
 
+/// The rows of a piece with this box that each of `holders` keeps where the optimizer is divided, by
+/// position, as ranges of the piece's own rows; empty: every holder keeps all of it.
+std::vector<graph::Range> RowsByHolder(const graph::Graph& graph,
+                                       const Box& piece,
+                                       int64_t holders);
+
 /// The rows that each holder of a piece keeps, by position in its holders, as ranges of the piece's
 /// own rows; together all rows, each once. Empty: every holder keeps all of it.
 std::vector<graph::Range> KeptRows(const graph::Graph& graph,

@@ -142,7 +142,8 @@ bool RecutAll(const Problem& problem, Draft& draft) {
     };
     input.fits = [&](int position, int first, int last, int depth, bool recompute) {
       return problem.Fits(stages[static_cast<size_t>(position)].worker(),
-                          {first, last, depth - 1, input.microbatches, recompute, true});
+                          {first, last, depth - 1, input.microbatches, recompute,
+                           static_cast<int>(draft.pipelines.size())});
     };
     const std::vector<ClassStage> cuts = BestCuts(input, order);
     if (cuts.empty()) {

@@ -50,7 +50,7 @@ StageShape ShapeOf(const Plan& plan, const program::Pipeline& pipeline, size_t s
           .later_stages = static_cast<int>(pipeline.stages.size() - stage) - 1,
           .microbatches = pipeline.microbatches,
           .recompute = it.recompute,
-          .shared = plan.pipelines.size() > 1,
+          .pipelines = static_cast<int>(plan.pipelines.size()),
           .ahead = it.ahead,
           .first_microbatch = pipeline.first_microbatch};
 }
@@ -62,7 +62,7 @@ bool StageMemory::Fits(int64_t memory_bytes, const StageShape& stage) {
   if (estimate * 2 < memory_bytes) {
     return true;
   }
-  if (estimate > memory_bytes * 3) {
+  if (!divides_optimizer_ && estimate > memory_bytes * 3) {
     return false;
   }
   return PeakBytes(stage) <= memory_bytes;
@@ -74,12 +74,12 @@ int64_t StageMemory::PeakBytes(const StageShape& stage) {
       .last_segment = stage.last_segment,
       .recompute = stage.recompute,
       .warm_up = std::min(stage.later_stages + stage.ahead, stage.microbatches),
-      .first_microbatch = stage.shared ? stage.first_microbatch : 0,
+      .first_microbatch = stage.pipelines > 1 ? stage.first_microbatch : 0,
       .microbatches = stage.microbatches,
-      .shared = stage.shared};
+      .pipelines = stage.pipelines};
   const auto found = known_.emplace(
       std::tuple(asked.first_segment, asked.last_segment, asked.warm_up, asked.recompute,
-                 asked.shared, asked.first_microbatch, asked.microbatches),
+                 asked.pipelines, asked.first_microbatch, asked.microbatches),
       0);
   if (found.second) {
     found.first->second = footprint_.PeakBytes(asked);
@@ -114,9 +114,11 @@ Result<std::unique_ptr<Problem>> MakeProblem(const SearchRequest& request) {
   problem->stop = request.stop;
   HEDDLE_ASSIGN_OR_RETURN(problem->table, BuildSegmentTable(*request.graph));
   AddCosts(*problem);
-  HEDDLE_ASSIGN_OR_RETURN(program::Footprint footprint,
-                          program::Footprint::Create(*request.graph, request.determinism));
-  problem->memory = std::make_unique<StageMemory>(problem->table, std::move(footprint));
+  HEDDLE_ASSIGN_OR_RETURN(
+      program::Footprint footprint,
+      program::Footprint::Create(*request.graph, request.determinism, request.divides_optimizer));
+  problem->memory = std::make_unique<StageMemory>(problem->table, std::move(footprint),
+                                                  request.divides_optimizer);
   problem->estimate = {
       .table = &problem->table,
       .costs = problem->costs,
@@ -237,9 +239,9 @@ PipelineInput InputByRank(const Problem& problem,
   input.counts.assign(static_cast<size_t>(problem.workers()), 1);
   input.link = [&problem](int from, int to) { return problem.cluster.links.At(from, to); };
   const int share = input.microbatches;
-  const bool shared = pipelines > 1;
-  input.fits = [&problem, share, shared](int rank, int first, int last, int depth, bool recompute) {
-    return problem.Fits(rank, {first, last, depth - 1, share, recompute, shared});
+  input.fits = [&problem, share, pipelines](int rank, int first, int last, int depth,
+                                            bool recompute) {
+    return problem.Fits(rank, {first, last, depth - 1, share, recompute, pipelines});
   };
   return input;
 }
@@ -294,11 +296,10 @@ PipelineInput InputOf(const Problem& problem,
     }));
   }
   const int share = input.microbatches;
-  const bool shared = pipelines > 1;
-  input.fits = [&problem, smallest, share, shared](int worker_class, int first, int last, int depth,
-                                                   bool recompute) {
+  input.fits = [&problem, smallest, share, pipelines](int worker_class, int first, int last,
+                                                      int depth, bool recompute) {
     return problem.Fits(smallest[static_cast<size_t>(worker_class)],
-                        {first, last, depth - 1, share, recompute, shared});
+                        {first, last, depth - 1, share, recompute, pipelines});
   };
   return input;
 }

@@ -28,8 +28,8 @@ struct StageShape {
   int later_stages = 0;  ///< Number of stages after it in its pipeline.
   int microbatches = 0;  ///< Microbatches of its pipeline.
   bool recompute = false;
-  bool shared = false;  ///< There are other pipelines, so that gradients are reduced.
-  int ahead = 0;        ///< As Stage::ahead.
+  int pipelines = 1;  ///< Of the plan; if there are others, gradients are reduced.
+  int ahead = 0;      ///< As Stage::ahead.
   int first_microbatch = program::kWorstFirstMicrobatch;
   /// The most microbatches whose forward is done and whose backward is not.
   int in_flight() const { return std::min(later_stages + ahead + 1, microbatches); }
@@ -38,23 +38,26 @@ struct StageShape {
 /// The shape of a plan's stage.
 StageShape ShapeOf(const program::Plan& plan, const program::Pipeline& pipeline, size_t stage);
 
-/// The peak bytes of stages, as a simulation of their plan finds them. Results are kept. Thread:
+/// The peak bytes of stages, as a simulation of their plan finds them; of plans that divide the
+/// optimizer, those of the worker that keeps the most. Results are kept. Thread:
 /// one caller at a time.
 class StageMemory {
  public:
-  StageMemory(const SegmentTable& table, program::Footprint footprint)
+  StageMemory(const SegmentTable& table, program::Footprint footprint, bool divides_optimizer)
       : table_(table),
-        footprint_(std::move(footprint)) {}
+        footprint_(std::move(footprint)),
+        divides_optimizer_(divides_optimizer) {}
 
   /// True if the stage fits in `memory_bytes`. Clear cases are decided by EstimateStageBytes.
   bool Fits(int64_t memory_bytes, const StageShape& stage);
-  /// The exact peak bytes of the stage.
+  /// The peak bytes of the stage.
   int64_t PeakBytes(const StageShape& stage);
 
  private:
   const SegmentTable& table_;
   program::Footprint footprint_;
-  std::map<std::tuple<int, int, int, bool, bool, int, int>, int64_t> known_;
+  const bool divides_optimizer_;  ///< Estimates of the state are then too large.
+  std::map<std::tuple<int, int, int, bool, int, int, int>, int64_t> known_;
 };
 
 /// The prepared request.

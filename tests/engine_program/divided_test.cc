@@ -78,10 +78,36 @@ void ExpectKeptOnce(const graph::Graph& graph, const Plan& plan, const Programs&
   }
 }
 
+/// A search knows of a stage how many pipelines there are, and not which rows its worker keeps. Returns
+/// the stages for which it expects as much as they take; it never expects less.
+int ExpectEnoughForEachStage(const graph::Graph& graph, const Plan& plan) {
+  auto footprint = Footprint::Create(graph, plan.determinism, /*divides_optimizer=*/true);
+  EXPECT_TRUE(footprint.ok());
+  int exact = 0;
+  for (const Pipeline& pipeline : plan.pipelines) {
+    for (size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const Stage& stage = pipeline.stages[s];
+      const int64_t expected =
+          footprint->PeakBytes({.first_segment = stage.first_segment,
+                                .last_segment = stage.last_segment,
+                                .recompute = stage.recompute,
+                                .warm_up = pipeline.WarmUp(s),
+                                .first_microbatch = pipeline.first_microbatch,
+                                .microbatches = pipeline.microbatches,
+                                .pipelines = static_cast<int>(plan.pipelines.size())});
+      const Result<int64_t> peak = footprint->PeakBytes(plan, stage.worker());
+      EXPECT_TRUE(peak.ok() && *peak <= expected) << *peak << " of " << expected;
+      exact += peak.ok() && *peak == expected ? 1 : 0;
+    }
+  }
+  return exact;
+}
+
 TEST(DividedTest, RandomPlansComputeWhatOneDeviceDoes) {
   int divided = 0;
   int nothing_kept = 0;
   int unread = 0;
+  int exact = 0;  // Stages of several pipelines.
   for (const uint64_t seed : testing::TestSeeds(testing::Scaled(40, 150, 1000))) {
     HEDDLE_TRACE_SEED(seed);
     Random random(seed);
@@ -99,6 +125,9 @@ TEST(DividedTest, RandomPlansComputeWhatOneDeviceDoes) {
     ASSERT_EQ(Violation(graph, plan, *programs, seed), "")
         << Describe(plan, graph) << PlanToJson(plan);
     ExpectKeptOnce(graph, plan, *programs);
+    if (plan.layouts.empty() && plan.pipelines.size() > 1) {
+      exact += ExpectEnoughForEachStage(graph, plan);
+    }
     ASSERT_FALSE(HasFailure()) << Describe(plan, graph) << PlanToJson(plan);
     for (const Program& program : *programs) {
       for (const Piece& piece : program.pieces) {
@@ -112,6 +141,7 @@ TEST(DividedTest, RandomPlansComputeWhatOneDeviceDoes) {
   // The plans are worth it.
   EXPECT_GT(divided, 0);
   EXPECT_GT(nothing_kept, 0);
+  EXPECT_GT(exact, 0);
   EXPECT_GT(unread, 0) << "a member that gathers what it does not read";
 }
 

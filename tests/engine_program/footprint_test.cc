@@ -25,7 +25,7 @@ FootprintStage StageOfPlan(const Plan& plan, const Pipeline& pipeline, size_t st
           .warm_up = pipeline.WarmUp(stage),
           .first_microbatch = pipeline.first_microbatch,
           .microbatches = pipeline.microbatches,
-          .shared = plan.pipelines.size() > 1};
+          .pipelines = static_cast<int>(plan.pipelines.size())};
 }
 
 /// The number of stages compared.

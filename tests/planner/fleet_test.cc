@@ -242,7 +242,7 @@ TEST(FleetTest, ModelsThatOnlyDeepPipelinesHoldAreHeld) {
                                                    .later_stages = (segments - s) / 2 - 1,
                                                    .microbatches = 4,
                                                    .recompute = true,
-                                                   .shared = true}));
+                                                   .pipelines = 2}));
   }
   for (program::WorkerProfile& worker : request.cluster.workers) {
     worker.memory_bytes = most;

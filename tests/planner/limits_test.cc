@@ -41,6 +41,31 @@ std::unique_ptr<Problem> ProblemOf(const SearchRequest& request) {
   return *std::move(problem);
 }
 
+TEST(LimitsTest, ReplicasThatFitOnlyWithADividedOptimizerArePlanned) {
+  graph::Graph graph = LlamaGraph({.layers = 2});
+  graph.optimizer.slices = 16;
+  SearchRequest request{.graph = &graph, .cluster = ClusterOf({1, 1, 1, 1}), .microbatches = 8};
+  request.divides_optimizer = true;
+  const Result<Plan> free = FindPlan(request);
+  ASSERT_TRUE(free.ok()) << free.status().ToString();
+  ASSERT_EQ(free->pipelines.size(), 4U) << "each worker takes the whole model";
+  const int64_t most = *std::ranges::max_element(free->predicted_peak_bytes);
+  for (program::WorkerProfile& worker : request.cluster.workers) {
+    worker.memory_bytes = most;
+  }
+  const Result<Plan> divided = FindPlan(request);
+  ASSERT_TRUE(divided.ok()) << divided.status().ToString();
+  EXPECT_EQ(divided->pipelines, free->pipelines);
+  EXPECT_EQ(divided->predicted_peak_bytes, Simulated(graph, *divided, request.cluster).peak_bytes);
+  request.divides_optimizer = false;
+  const Result<Plan> whole = FindPlan(request);
+  ASSERT_TRUE(whole.ok()) << whole.status().ToString();
+  EXPECT_LT(whole->pipelines.size(), 4U);
+  for (const int64_t peak : whole->predicted_peak_bytes) {
+    EXPECT_LE(peak, most);
+  }
+}
+
 TEST(LimitsTest, TheOneWorkerWithLittleMemoryGetsNoMoreWhicheverItsRank) {
   const graph::Graph graph = LlamaGraph({.layers = 2});
   const int segments = static_cast<int>(graph.segments.size());

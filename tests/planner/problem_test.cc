@@ -142,7 +142,7 @@ TEST(ProblemTest, TheShapeOfAStageIsThePlans) {
     EXPECT_EQ(first.later_stages, 1);
     EXPECT_EQ(first.microbatches, 9);
     EXPECT_FALSE(first.recompute);
-    EXPECT_EQ(first.shared, shared);
+    EXPECT_EQ(first.pipelines, shared ? 2 : 1);
     EXPECT_EQ(first.ahead, 3);
     EXPECT_EQ(first.in_flight(), 5);
     const StageShape second = ShapeOf(plan, plan.pipelines[0], 1);

@@ -99,7 +99,7 @@ TEST(StageMemoryTest, ManyMicrobatchesAreWhatTheirSimulationFinds) {
                                  .later_stages = 2 - static_cast<int>(j),
                                  .microbatches = microbatches,
                                  .recompute = recompute,
-                                 .shared = shared};
+                                 .pipelines = shared ? 2 : 1};
           EXPECT_EQ(problem->memory->PeakBytes(shape),
                     SimulatedPeak(graph, ends, j, microbatches, recompute, shared))
               << "stage " << j << " of " << microbatches << (shared ? ", shared" : "");

@@ -104,15 +104,21 @@ class Footprint::Walk {
   size_t issued_ = 0;         ///< Reductions.
 };
 
-Result<Footprint> Footprint::Create(const graph::Graph& graph, Determinism determinism) {
+Result<Footprint> Footprint::Create(const graph::Graph& graph,
+                                    Determinism determinism,
+                                    bool divides_optimizer) {
   HEDDLE_ASSIGN_OR_RETURN(GraphAnalysis analysis, Analyze(graph));
-  return Footprint(graph, std::move(analysis), determinism);
+  return Footprint(graph, std::move(analysis), determinism, divides_optimizer);
 }
 
-Footprint::Footprint(const graph::Graph& graph, GraphAnalysis analysis, Determinism determinism)
+Footprint::Footprint(const graph::Graph& graph,
+                     GraphAnalysis analysis,
+                     Determinism determinism,
+                     bool divides_optimizer)
     : graph_(&graph),
       analysis_(std::move(analysis)),
-      exact_(determinism == Determinism::kExact) {}
+      exact_(determinism == Determinism::kExact),
+      divides_(divides_optimizer) {}
 
 int Footprint::Sums(const FootprintStage& stage, int microbatches) const {
   if (!exact_) {
@@ -133,13 +139,14 @@ Result<int64_t> Footprint::PeakBytes(const Plan& plan, int rank) const {
   }
   const Pipeline& pipeline = plan.pipelines[static_cast<size_t>(position.pipeline)];
   const Stage& it = pipeline.stages[static_cast<size_t>(position.stage)];
-  const FootprintStage stage{.first_segment = it.first_segment,
-                             .last_segment = it.last_segment,
-                             .recompute = it.recompute,
-                             .warm_up = pipeline.WarmUp(static_cast<size_t>(position.stage)),
-                             .first_microbatch = pipeline.first_microbatch,
-                             .microbatches = pipeline.microbatches,
-                             .shared = it.layout < 0 && plan.pipelines.size() > 1};
+  const FootprintStage stage{
+      .first_segment = it.first_segment,
+      .last_segment = it.last_segment,
+      .recompute = it.recompute,
+      .warm_up = pipeline.WarmUp(static_cast<size_t>(position.stage)),
+      .first_microbatch = pipeline.first_microbatch,
+      .microbatches = pipeline.microbatches,
+      .pipelines = it.layout < 0 ? static_cast<int>(plan.pipelines.size()) : 1};
   if (it.layout < 0 && !plan.divides_optimizer) {
     return PeakOf(MakeTrace(stage), stage);
   }
@@ -188,13 +195,14 @@ int64_t Footprint::PeakOf(const Trace& trace, const FootprintStage& stage) const
     before = after;
   }
   for (const auto& [key, situation] : situations) {
-    peak = std::max(peak, Walk(trace, exact_, stage.shared).Peak(situation));
+    peak = std::max(peak, Walk(trace, exact_, stage.pipelines > 1).Peak(situation));
   }
   return trace.state + peak;
 }
 
 const Footprint::Trace& Footprint::TraceOf(const FootprintStage& stage) {
-  const auto key = std::tuple(stage.first_segment, stage.last_segment, stage.recompute);
+  const auto key = std::tuple(stage.first_segment, stage.last_segment, stage.recompute,
+                              divides_ ? stage.pipelines : 1);
   const auto found = traces_.find(key);
   return found != traces_.end() ? found->second
                                 : traces_.emplace(key, MakeTrace(stage)).first->second;
@@ -262,15 +270,24 @@ void Footprint::AddGradients(const FootprintStage& stage, Trace& trace) const {
     held.insert(parameters.begin(), parameters.end());
   }
   Program holder;
-  holder.parameters.assign(held.begin(), held.end());
-  trace.state = StateBytes(*graph_, holder);
   for (const ParameterId id : held) {
     const auto& segments = analysis_.parameter_segments[static_cast<size_t>(id)];
+    Piece own{.parameter = id, .box = WholeBox(graph_->parameter(id).shape)};
+    if (divides_) {
+      const std::vector<graph::Range> rows = RowsByHolder(*graph_, own.box, stage.pipelines);
+      if (!rows.empty()) {
+        own.kept = RowsOf(own.box, *std::ranges::max_element(rows, {}, [](const graph::Range& it) {
+                            return it.end - it.begin;
+                          }));
+      }
+    }
     trace.gradients.push_back(
         {.key = {id, 0},
-         .sum_bytes = ElementCount(graph_->parameter(id).shape) * SizeOf(graph_->master_dtype()),
+         .sum_bytes = ElementCount(KeptBox(own).extent) * SizeOf(graph_->master_dtype()),
          .tied = segments.front() < stage.first_segment || segments.back() >= stage.last_segment});
+    holder.pieces.push_back(std::move(own));
   }
+  trace.state = StateBytes(*graph_, holder);
   OrderReductions(trace);
 }
 

@@ -23,7 +23,7 @@ struct FootprintStage {
   int warm_up = 0;           ///< Pipeline::WarmUp.
   int first_microbatch = 0;  ///< First microbatch of the pipeline.
   int microbatches = 0;      ///< Number of microbatches of the pipeline.
-  bool shared = false;       ///< There are other pipelines, so gradients are reduced.
+  int pipelines = 1;         ///< Pipelines of the plan; if there are others, gradients are reduced.
 };
 
 /// The first microbatch to assume if that of a pipeline is not known yet: no other leaves more
@@ -34,10 +34,14 @@ constexpr int kWorstFirstMicrobatch = 1;
 /// time, because intermediate results are cached.
 class Footprint {
  public:
-  /// Analyses `graph`. Errors: those of Analyze.
-  static Result<Footprint> Create(const graph::Graph& graph, Determinism determinism);
+  /// Analyses `graph`. `divides_optimizer`: the stages are those of plans that do. Errors: those of
+  /// Analyze.
+  static Result<Footprint> Create(const graph::Graph& graph,
+                                  Determinism determinism,
+                                  bool divides_optimizer = false);
 
-  /// The exact sum of StateBytes and PeakSlotBytes of the Program of a worker that runs the stage.
+  /// The exact sum of StateBytes and PeakSlotBytes of the Program of a worker that runs the stage; if
+  /// the optimizer is divided, at least that of the worker that keeps the most of each parameter.
   /// Cost: the stage's nodes at the first call; then a pass over them for each distinct state of
   /// the memory before a backward, about twice the logarithm of the microbatches; and the
   /// microbatches.
@@ -83,7 +87,10 @@ class Footprint {
   };
   class Walk;
 
-  Footprint(const graph::Graph& graph, GraphAnalysis analysis, Determinism determinism);
+  Footprint(const graph::Graph& graph,
+            GraphAnalysis analysis,
+            Determinism determinism,
+            bool divides_optimizer);
   const Trace& TraceOf(const FootprintStage& stage);
   Trace MakeTrace(const FootprintStage& stage) const;
   void AddGradients(const FootprintStage& stage, Trace& trace) const;
@@ -100,7 +107,8 @@ class Footprint {
   const graph::Graph* graph_;
   GraphAnalysis analysis_;
   bool exact_;
-  std::map<std::tuple<int, int, bool>, Trace> traces_ = {};
+  bool divides_;
+  std::map<std::tuple<int, int, bool, int>, Trace> traces_ = {};
 };
 
 }  // namespace heddle::program
