@@ -8,6 +8,7 @@
 #include "engine/graph/operator.h"
 #include "engine/program/lowering/stage_template.h"
 #include "engine/program/memory.h"
+#include "engine/program/slices.h"
 #include "engine/program/stages.h"
 
 namespace heddle::planner {
@@ -127,6 +128,9 @@ Result<SegmentTable> BuildSegmentTable(const graph::Graph& graph) {
     }
     table.parameter_bytes.push_back(ElementCount(graph.parameters[p].shape) *
                                     SizeOf(graph.master_dtype()));
+    const bool divisible = program::SlicesOf(graph, WholeBox(graph.parameters[p].shape)) > 1;
+    table.gathered_bytes.push_back(
+        divisible ? ElementCount(graph.parameters[p].shape) * SizeOf(graph.compute) : 0);
     program::Program holder;
     holder.parameters = {id};
     table.state_bytes.push_back(program::StateBytes(graph, holder));

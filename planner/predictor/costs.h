@@ -24,10 +24,13 @@ struct SegmentTable {
   std::vector<int> backward_messages;
   std::vector<std::vector<graph::ParameterId>> parameters;  ///< By segment, ascending.
   std::vector<int64_t> parameter_bytes;  ///< By parameter: bytes of its summed gradient.
-  std::vector<int64_t> state_bytes;      ///< By parameter: bytes of master, moments, compute copy.
-  std::vector<int64_t> stash_bytes;      ///< By segment: forward values kept until its backward.
-  std::vector<int64_t> working_bytes;    ///< By segment: most bytes of a node's inputs and outputs.
-  std::vector<bool> run_again;           ///< By node: true if recomputation runs it once more.
+  /// By parameter: bytes of the compute copy, which its holders gather in every step if the optimizer
+  /// is divided; 0: its state is not divided.
+  std::vector<int64_t> gathered_bytes;
+  std::vector<int64_t> state_bytes;    ///< By parameter: bytes of master, moments, compute copy.
+  std::vector<int64_t> stash_bytes;    ///< By segment: forward values kept until its backward.
+  std::vector<int64_t> working_bytes;  ///< By segment: most bytes of a node's inputs and outputs.
+  std::vector<bool> run_again;         ///< By node: true if recomputation runs it once more.
 };
 
 /// Computes the table of a graph. Errors: kInvalidArgument (the graph has no segments, or a node

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <tuple>
 
 #include "base/tensor/reduction_tree.h"
+#include "planner/predictor/exchange_cost.h"
 
 namespace heddle::planner {
 namespace {
@@ -46,6 +48,7 @@ class Estimator {
 
   void AddReductions() {
     reduction_of_.assign(static_cast<size_t>(table_.segments), -1);
+    gathers_of_.assign(static_cast<size_t>(table_.segments), Gathers());
     if (plan_.pipelines.size() < 2) {
       return;
     }
@@ -63,42 +66,92 @@ class Estimator {
         members.emplace_back(holder->worker(), static_cast<int>(cover.size()));
       }
       std::sort(members.begin(), members.end());
-      reduction_of_[static_cast<size_t>(segment)] = static_cast<int>(schedule_.collectives.size());
-      schedule_.collectives.push_back(Price(segment, members));
+      AddReduction(segment, members);
     }
   }
 
-  Collective Price(int segment, const std::vector<std::pair<int, int>>& members) {
+  /// What the sum of one parameter, or of several that are summed together, costs.
+  struct Summed {
+    int64_t bytes = 0;
+    int64_t gathered = 0;  ///< Of the compute copy; 0: each member keeps all of the state.
+  };
+
+  std::vector<Summed> SumsOf(int segment, size_t members) const {
+    std::vector<Summed> sums;
+    for (const graph::ParameterId id : table_.parameters[static_cast<size_t>(segment)]) {
+      const auto p = static_cast<size_t>(id);
+      sums.push_back({.bytes = table_.parameter_bytes[p],
+                      .gathered = plan_.divides_optimizer ? table_.gathered_bytes[p] : 0});
+    }
+    if (members < kManyMembers) {
+      return sums;
+    }
+    Summed whole;
+    Summed divided;
+    for (const Summed& sum : sums) {
+      Summed& together = sum.gathered > 0 ? divided : whole;
+      together.bytes += sum.bytes;
+      together.gathered += sum.gathered;
+    }
+    std::erase_if(sums = {whole, divided}, [](const Summed& sum) { return sum.bytes == 0; });
+    return sums;
+  }
+
+  void AddReduction(int segment, const std::vector<std::pair<int, int>>& members) {
     Collective reduction;
     std::vector<int> contributions;
     for (const auto& member : members) {
       reduction.members.push_back(member.first);
       contributions.push_back(member.second);
     }
-    std::vector<int64_t> sizes;
-    for (const graph::ParameterId id : table_.parameters[static_cast<size_t>(segment)]) {
-      sizes.push_back(table_.parameter_bytes[static_cast<size_t>(id)]);
-    }
-    if (members.size() >= kManyMembers) {
-      int64_t sum = 0;
-      for (const int64_t bytes : sizes) {
-        sum += bytes;
-      }
-      sizes = {sum};
-    }
-    for (const int64_t bytes : sizes) {
+    Collective gather{.members = reduction.members};
+    for (const Summed& sum : SumsOf(segment, members.size())) {
       // The members' contributions do not depend on the segment, so equal sizes among equal members
       // recur.
-      const auto found = prices_.emplace(std::pair(reduction.members, bytes), 0.0);
+      const auto found =
+          prices_.emplace(std::tuple(reduction.members, sum.bytes, sum.gathered), Prices());
       if (found.second) {
-        found.first->second =
-            plan_.determinism == program::Determinism::kExact
-                ? comm::ReduceTreeSeconds(*inputs_.links, reduction.members, contributions, bytes)
-                : comm::AllReduceSeconds(*inputs_.links, reduction.members, bytes);
+        found.first->second = PricesOf(sum, reduction.members, contributions);
       }
-      reduction.seconds += found.first->second;
+      reduction.seconds += found.first->second.reduction;
+      gather.seconds += found.first->second.gather;
+      gathers_of_[static_cast<size_t>(segment)].parameters += sum.gathered > 0 ? 1 : 0;
     }
-    return reduction;
+    reduction_of_[static_cast<size_t>(segment)] = static_cast<int>(schedule_.collectives.size());
+    schedule_.collectives.push_back(std::move(reduction));
+    if (gather.seconds > 0) {
+      gathers_of_[static_cast<size_t>(segment)].collective =
+          static_cast<int>(schedule_.collectives.size());
+      schedule_.collectives.push_back(std::move(gather));
+    }
+  }
+
+  struct Prices {
+    double reduction = 0;
+    double gather = 0;
+  };
+
+  Prices PricesOf(const Summed& sum,
+                  const std::vector<int>& members,
+                  const std::vector<int>& contributions) const {
+    const comm::LinkTable& links = *inputs_.links;
+    const bool exact = plan_.determinism == program::Determinism::kExact;
+    if (sum.gathered == 0) {
+      return {.reduction = exact ? comm::ReduceTreeSeconds(links, members, contributions, sum.bytes)
+                                 : comm::AllReduceSeconds(links, members, sum.bytes)};
+    }
+    const auto shares = [&](int64_t bytes) {
+      std::vector<int64_t> parts;
+      const auto count = std::ssize(members);
+      for (int64_t i = 0; i < count; ++i) {
+        parts.push_back(bytes * (i + 1) / count - bytes * i / count);
+      }
+      return parts;
+    };
+    return {.reduction = exact ? comm::ReduceScatterTreeSeconds(links, members, contributions,
+                                                                shares(sum.bytes))
+                               : ScatterSeconds(links, members, shares(sum.bytes)),
+            .gather = GatherSeconds(links, members, shares(sum.gathered))};
   }
 
   void AddPipeline(const Pipeline& pipeline) {
@@ -114,8 +167,9 @@ class Estimator {
       const Stage& stage = pipeline.stages[static_cast<size_t>(j)];
       const int warm_up = pipeline.WarmUp(static_cast<size_t>(j));
       const auto forward = [&](int i) {
-        Forward(pipeline, j, message(j, i, false), message(j + 1, i, false));
+        Forward(pipeline, j, message(j, i, false), message(j + 1, i, false), i == 0);
       };
+      AddGathers(stage, Action::Kind::kCollect, stage.first_segment, stage.last_segment);
       for (int i = 0; i < warm_up; ++i) {
         forward(i);
       }
@@ -132,15 +186,36 @@ class Estimator {
     }
   }
 
-  void Forward(const Pipeline& pipeline, int j, int from, int to) {
+  /// Issues or awaits the gathers of segments.
+  void AddGathers(const Stage& stage, Action::Kind kind, int first, int last) {
+    for (int segment = first; segment < last; ++segment) {
+      const Gathers& gathers = gathers_of_[static_cast<size_t>(segment)];
+      if (gathers.collective >= 0) {
+        Add(stage.worker(), {.kind = kind,
+                             .seconds = gathers.parameters * Costs(stage.worker()).message_seconds,
+                             .collective = gathers.collective});
+      }
+    }
+  }
+
+  /// `first`: of the step, before which each segment's copies are gathered.
+  void Forward(const Pipeline& pipeline, int j, int from, int to, bool first) {
     const Stage& stage = pipeline.stages[static_cast<size_t>(j)];
     const WorkerCosts& costs = Costs(stage.worker());
     if (j > 0) {
       Add(stage.worker(),
           {.kind = Action::Kind::kRecv, .seconds = costs.message_seconds, .message = from});
     }
-    Add(stage.worker(), {.kind = Action::Kind::kCompute,
-                         .seconds = costs.Forward(stage.first_segment, stage.last_segment)});
+    const int parts =
+        first && plan_.divides_optimizer ? stage.last_segment - stage.first_segment : 1;
+    const int length = (stage.last_segment - stage.first_segment) / parts;
+    for (int begin = stage.first_segment; begin < stage.last_segment; begin += length) {
+      if (first) {
+        AddGathers(stage, Action::Kind::kAwait, begin, begin + length);
+      }
+      Add(stage.worker(),
+          {.kind = Action::Kind::kCompute, .seconds = costs.Forward(begin, begin + length)});
+    }
     if (j + 1 < static_cast<int>(pipeline.stages.size())) {
       Add(stage.worker(), {.kind = Action::Kind::kSend,
                            .seconds = costs.message_seconds,
@@ -190,7 +265,13 @@ class Estimator {
   const Plan& plan_;
   Schedule schedule_;
   std::vector<int> reduction_of_;  ///< By segment: index of its reduction; -1: none.
-  std::map<std::pair<std::vector<int>, int64_t>, double> prices_;
+  /// The gathers of a segment's parameters, as one.
+  struct Gathers {
+    int collective = -1;  ///< -1: none.
+    int parameters = 0;
+  };
+  std::vector<Gathers> gathers_of_;  ///< By segment.
+  std::map<std::tuple<std::vector<int>, int64_t, int64_t>, Prices> prices_;
 };
 
 }  // namespace

@@ -20,8 +20,8 @@ class Enumeration {
       left_.push_back(static_cast<int>(members.size()));
     }
     int64_t parameters = 0;
-    for (const int64_t bytes : problem.table.parameter_bytes) {
-      parameters += bytes;
+    for (size_t p = 0; p < problem.table.parameter_bytes.size(); ++p) {
+      parameters += ReducedBytes(problem, static_cast<graph::ParameterId>(p));
     }
     // Estimates reductions: every worker moves its part of the gradients twice over its slowest
     // link.

@@ -127,6 +127,13 @@ Result<std::unique_ptr<Problem>> MakeProblem(const SearchRequest& request) {
   return problem;
 }
 
+int64_t ReducedBytes(const Problem& problem, graph::ParameterId parameter) {
+  const auto p = static_cast<size_t>(parameter);
+  const int64_t sum = problem.table.parameter_bytes[p];
+  const int64_t copy = problem.divides_optimizer ? problem.table.gathered_bytes[p] : 0;
+  return copy == 0 ? sum : (sum + copy) / 2;
+}
+
 Plan EmptyPlan(const Problem& problem) {
   Plan plan;
   plan.generation = problem.generation;
@@ -218,7 +225,7 @@ void AddReduction(const Problem& problem, int rank, int pipelines, WorkerCosts& 
   double sum = 0;
   for (size_t s = 0; s < problem.table.parameters.size(); ++s) {
     for (const graph::ParameterId id : problem.table.parameters[s]) {
-      sum += static_cast<double>(problem.table.parameter_bytes[static_cast<size_t>(id)]) / rate;
+      sum += static_cast<double>(ReducedBytes(problem, id)) / rate;
     }
     costs.backward[s + 1] += sum;
   }

@@ -87,6 +87,10 @@ struct Problem {
 /// Prepares a request. Errors: kInvalidArgument (the request is malformed), those of the tables.
 Result<std::unique_ptr<Problem>> MakeProblem(const SearchRequest& request);
 
+/// The bytes of a parameter that its members send and receive to sum its gradient: the sum comes back
+/// as it went, or, where the optimizer is divided, half of it goes and half of the copies come.
+int64_t ReducedBytes(const Problem& problem, graph::ParameterId parameter);
+
 /// A Plan without pipelines, which has names, generation, determinism and transports.
 program::Plan EmptyPlan(const Problem& problem);
 

@@ -80,11 +80,20 @@ std::vector<Plan> Plans(int segments) {
   return plans;
 }
 
+// Of plans that divide the optimizer: a segment awaits the copies of all its parameters at once.
+constexpr double kDividedTolerance = 0.02;
+
 TEST(EstimateTest, IsCloseToTheSimulationWhateverTermDominates) {
-  const graph::Graph graph = LlamaGraph({.layers = 4});
+  graph::Graph graph = LlamaGraph({.layers = 4});
+  graph.optimizer.slices = 16;
   for (const Case& each : Cases()) {
     int number = 0;
-    for (const Plan& plan : Plans(static_cast<int>(graph.segments.size()))) {
+    std::vector<Plan> plans = Plans(static_cast<int>(graph.segments.size()));
+    for (size_t i = 0, whole = plans.size(); i < whole; ++i) {
+      plans.push_back(plans[i]);
+      plans.back().divides_optimizer = true;
+    }
+    for (const Plan& plan : plans) {
       const SearchRequest request{.graph = &graph,
                                   .cluster = each.cluster,
                                   .microbatches = plan.microbatches(),
@@ -95,7 +104,9 @@ TEST(EstimateTest, IsCloseToTheSimulationWhateverTermDominates) {
       ASSERT_TRUE(simulation.ok()) << simulation.status().ToString();
       const double estimate = EstimateStepSeconds((*problem)->estimate, plan);
       const double error = estimate / simulation->step_seconds - 1;
-      EXPECT_LE(std::abs(error), each.tolerance)
+      EXPECT_LE(std::abs(error), plan.divides_optimizer
+                                     ? std::max(each.tolerance, kDividedTolerance)
+                                     : each.tolerance)
           << each.name << ", plan " << number << ": " << estimate << " against "
           << simulation->step_seconds;
       ++number;
