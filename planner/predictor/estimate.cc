@@ -179,11 +179,29 @@ class Estimator {
         }
         Backward(pipeline, j, message(j + 1, i, true), message(j, i, true), i + 1 == count);
       }
-      const WorkerCosts& costs = Costs(stage.worker());
       Add(stage.worker(), {.kind = Action::Kind::kVote});
-      Add(stage.worker(), {.kind = Action::Kind::kCompute,
-                           .seconds = costs.Update(stage.first_segment, stage.last_segment)});
+      Add(stage.worker(), {.kind = Action::Kind::kCompute, .seconds = UpdateSeconds(stage)});
     }
+  }
+
+  /// Of what a worker of the stage keeps.
+  double UpdateSeconds(const Stage& stage) const {
+    const WorkerCosts& costs = Costs(stage.worker());
+    if (!plan_.divides_optimizer) {
+      return costs.Update(stage.first_segment, stage.last_segment);
+    }
+    double seconds = 0;
+    for (int segment = stage.first_segment; segment < stage.last_segment; ++segment) {
+      double all = 0;
+      double kept = 0;
+      for (const Summed& sum : SumsOf(segment, /*members=*/1)) {
+        const auto bytes = static_cast<double>(sum.bytes);
+        all += bytes;
+        kept += bytes / (sum.gathered > 0 ? static_cast<double>(plan_.pipelines.size()) : 1);
+      }
+      seconds += all > 0 ? costs.Update(segment, segment + 1) * kept / all : 0;
+    }
+    return seconds;
   }
 
   /// Issues or awaits the gathers of segments.
