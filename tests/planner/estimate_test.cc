@@ -80,9 +80,6 @@ std::vector<Plan> Plans(int segments) {
   return plans;
 }
 
-// Of plans that divide the optimizer: a segment awaits the copies of all its parameters at once.
-constexpr double kDividedTolerance = 0.02;
-
 TEST(EstimateTest, IsCloseToTheSimulationWhateverTermDominates) {
   graph::Graph graph = LlamaGraph({.layers = 4});
   graph.optimizer.slices = 16;
@@ -104,9 +101,7 @@ TEST(EstimateTest, IsCloseToTheSimulationWhateverTermDominates) {
       ASSERT_TRUE(simulation.ok()) << simulation.status().ToString();
       const double estimate = EstimateStepSeconds((*problem)->estimate, plan);
       const double error = estimate / simulation->step_seconds - 1;
-      EXPECT_LE(std::abs(error), plan.divides_optimizer
-                                     ? std::max(each.tolerance, kDividedTolerance)
-                                     : each.tolerance)
+      EXPECT_LE(std::abs(error), each.tolerance)
           << each.name << ", plan " << number << ": " << estimate << " against "
           << simulation->step_seconds;
       ++number;
