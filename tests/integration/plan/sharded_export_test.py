@@ -35,7 +35,7 @@ def write_job(folder):
     tokens, job = os.path.join(folder, "tokens.bin"), os.path.join(folder, "job.yaml")
     with open(tokens, "wb") as file:
         file.write(array.array("H", TOKENS).tobytes())
-    workers = "\n".join(f"  - {{name: {name}, emulate: {{memory: {CAP}}}}}" for name in "abcd")
+    workers = "\n".join(f"  - {{name: {name}, emulate: {{memory: {CAP >> 20}MiB}}}}" for name in "abcd")
     with open(job, "w", encoding="utf-8") as file:
         file.write(JOB.format(steps=STEPS, tokens=tokens, context=CONTEXT, workers=workers))
     return job, tokens
@@ -51,16 +51,18 @@ def train(folder, job):
     wait_for("a checkpoint", lambda: run.events("checkpoint") or run.process.poll() is not None)
     run.wait_step(6)
     run.kill_all()
-    before = len(run.events("plan"))
-    run = Run(run.folder, job, [*groups, "parallel.tensor=4"]).start().finish()
-    plans = [event["plan"] for event in run.events("plan")]
-    sizes = [{len(stage["group"]) for pipeline in plan["pipelines"] for stage in pipeline["stages"]} for plan in plans]
-    assert sizes[0] == {2} and sizes[before:] and all(size == {4} for size in sizes[before:]), sizes
-    assert all(max(plan["predicted_peak_bytes"]) <= CAP for plan in plans), plans
-    losses = run.losses()
-    assert sorted(losses) == list(range(1, STEPS + 1)) and losses[STEPS] < losses[1], losses
-    assert [event["step"] for event in run.events("step")].count(1) == 1, "it went on from a checkpoint"
-    return run
+    before = run.events("checkpoint")[-1]["step"]
+    store = os.path.join(run.folder, "checkpoints", f"step-{before:08d}")
+    resumed = Run(os.path.join(folder, "resumed"), job,
+                  [*groups, "parallel.tensor=4", "checkpoint.resume=" + store]).start().finish()
+    for part, size in ((run, 2), (resumed, 4)):
+        for event in part.events("plan"):
+            plan = event["plan"]
+            assert all(len(stage["group"]) == size for pipeline in plan["pipelines"] for stage in pipeline["stages"])
+            assert max(plan["predicted_peak_bytes"]) <= CAP, plan
+    losses = resumed.losses()
+    assert sorted(losses) == list(range(before + 1, STEPS + 1)) and losses[STEPS] < run.losses()[1], losses
+    return resumed
 
 
 def main():
