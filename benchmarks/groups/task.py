@@ -1,0 +1,108 @@
+"""Stages of several workers on one machine: what dividing each layer costs, and whether their steps take as predicted.
+
+over_one           throughput of a group of two equal workers over that of one worker of twice their speed
+prediction_error   measured over predicted step time of a plan with groups, less 1
+mean_error, worst_error   of all plans, their sign left out
+
+All workers are emulated: together they take at most 1.2 of two cores. The runs of over_one take turns.
+"""
+import os
+
+from support import heddle, report
+from support.heddle import Failure, Train
+
+JOB = """name: groups
+steps: 100000
+seed: 1
+model: {{model_type: {family}, hidden_size: {hidden}, intermediate_size: {inner}, num_hidden_layers: {layers},
+        num_attention_heads: {heads}, max_position_embeddings: 128}}
+data: {{text: /usr/share/games/fortunes, validation_fraction: 0}}
+batch: {{microbatch: {microbatch}, global: {samples}, sequence: 128}}
+optimizer: {{learning_rate: 3e-4, schedule: constant}}
+determinism: relaxed
+workers:
+{workers}
+elastic: {{drift_threshold: 100}}
+checkpoint: {{last: false}}
+"""
+LARGE = {"family": "llama", "hidden": 1024, "inner": 2752, "layers": 2, "heads": 16, "microbatch": 2, "samples": 8}
+SMALL = {"family": "llama", "hidden": 256, "inner": 688, "layers": 4, "heads": 8, "microbatch": 2, "samples": 24}
+GPT2 = {**SMALL, "family": "gpt2", "inner": 1024}
+# Name: model, workers of a group, speeds, and what else the job says.
+PLANS = {
+    "pair": (SMALL, 2, [0.4, 0.4], []),
+    "unlike-pair": (SMALL, 2, [0.5, 0.25], []),
+    "unlike-three": (SMALL, 3, [0.4, 0.3, 0.1], []),
+    "four": (SMALL, 4, [0.25] * 4, []),
+    "two-pairs": (SMALL, 2, [0.25] * 4, []),
+    "unlike-pairs": (SMALL, 2, [0.3, 0.3, 0.15, 0.15], []),
+    "three-pairs": (SMALL, 2, [0.15] * 6, []),
+    "pairs-divided": (SMALL, 2, [0.25] * 4, ["parallel.optimizer=divided"]),
+    "gpt2-pair": (GPT2, 2, [0.4, 0.4], []),
+    "pair-tcp": (SMALL, 2, [0.4, 0.4], ["comm.transports=[tcp]"]),
+}
+WARM = 3  # First steps of a run: connections, caches and allocator.
+FULL = {"repetitions": 5, "steps": 12}
+QUICK = {"repetitions": 2, "steps": 6}
+PATIENCE = 300
+
+
+def write_job(folder, name, shape, speeds):
+    workers = "\n".join(f"  - {{emulate: {{speed: {speed}}}}}" for speed in speeds)
+    path = os.path.join(folder, name + ".yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(JOB.format(workers=workers, **shape))
+    return path
+
+
+def measured(folder, job, overrides, steps):
+    """(median seconds of a step, predicted seconds, tokens of a step)"""
+    run = Train(folder, job, overrides).start()
+    try:
+        heddle.wait_until("its steps", lambda: run.check_running() or len(run.events("step")) >= WARM + steps, PATIENCE)
+        plans = run.events("plan")
+    finally:
+        run.stop()
+    if len(plans) != 1:
+        raise Failure(f"{job}: the plan changed")
+    events = run.events("step")[WARM:]
+    return report.median([event["seconds"] for event in events]), plans[0]["predicted_step_seconds"], events[0]["tokens"]
+
+
+def against_one(options, settings, rows):
+    rates = {"one": [], "pair": []}
+    for number in range(options.repeat or settings["repetitions"]):
+        kinds = [("one", [0.8], []), ("pair", [0.4, 0.4], ["parallel.tensor=2"])]
+        for kind, speeds, overrides in kinds if number % 2 == 0 else kinds[::-1]:
+            job = write_job(options.folder, kind, LARGE, speeds)
+            seconds, _, tokens = measured(os.path.join(options.folder, f"{kind}-{number}"), job, overrides,
+                                          settings["steps"] // 3)
+            rates[kind].append(tokens / seconds)
+            report.say(f"{kind}: {tokens / seconds:.0f} tokens/s")
+    case = {"hidden": LARGE["hidden"], "repetitions": len(rates["one"])}
+    rows.add(case, "heddle", True, "over_one", report.median(rates["pair"]) / report.median(rates["one"]), "ratio")
+
+
+def predictions(options, settings, rows):
+    errors = []
+    for name, (shape, size, speeds, overrides) in PLANS.items():
+        job = write_job(options.folder, name, shape, speeds)
+        found = [measured(os.path.join(options.folder, f"{name}-{number}"), job,
+                          [f"parallel.tensor={size}", *overrides], settings["steps"])
+                 for number in range(options.repeat or settings["repetitions"])]
+        error = report.median([seconds / predicted - 1 for seconds, predicted, _ in found])
+        errors.append(abs(error))
+        report.say(f"{name}: step {found[0][0]:.3f} s, predicted {found[0][1]:.3f} s")
+        rows.add({"plan": name, "repetitions": len(found)}, "heddle", True, "prediction_error", error, "ratio")
+    case = {"plans": len(errors)}
+    rows.add(case, "heddle", True, "mean_error", sum(errors) / len(errors), "ratio")
+    rows.add(case, "heddle", True, "worst_error", max(errors), "ratio")
+
+
+def run(options, rows):
+    settings = QUICK if options.quick else FULL
+    if options.only in "one":
+        against_one(options, settings, rows)
+    if options.only in "predictions":
+        predictions(options, settings, rows)
+    return False
