@@ -59,7 +59,8 @@ def measured(folder, job, overrides, steps):
     """(median seconds of a step, predicted seconds, tokens of a step)"""
     run = Train(folder, job, overrides).start()
     try:
-        heddle.wait_until("its steps", lambda: run.check_running() or len(run.events("step")) >= WARM + steps, PATIENCE)
+        heddle.wait_until("its steps",
+                          lambda: run.check_running() or len(run.events("step")) >= WARM + steps, PATIENCE)
         plans = run.events("plan")
     finally:
         run.stop()
