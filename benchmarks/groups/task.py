@@ -67,7 +67,8 @@ def measured(folder, job, overrides, steps):
     if len(plans) != 1:
         raise Failure(f"{job}: the plan changed")
     events = run.events("step")[WARM:]
-    return report.median([event["seconds"] for event in events]), plans[0]["predicted_step_seconds"], events[0]["tokens"]
+    seconds = report.median([event["seconds"] for event in events])
+    return seconds, plans[0]["predicted_step_seconds"], events[0]["tokens"]
 
 
 def against_one(options, settings, rows):
