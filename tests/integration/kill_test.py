@@ -13,7 +13,8 @@ from harness.served import ALONE
 from tiers import scaled
 
 STEPS = 40
-GLOBAL_BATCH = 24
+GLOBAL_BATCH = 12
+BATCH = f"batch.global={GLOBAL_BATCH}"  # Half of the job's: steps are half as long.
 MOMENTS = ("before step 1", "during a save", "in the last step", "random")
 
 
@@ -21,7 +22,8 @@ def one_kill(folder, number, chance, undisturbed):
     moment = MOMENTS[min(number, len(MOMENTS) - 1)]
     # In `full` the job waits until it is clear that the fourth worker does not come; else it is started again.
     again = moment == "before step 1" and scaled(True, True, False)
-    run = Run(os.path.join(folder, f"kill-{number}"), overrides=["elastic.restart=true"] if again else []).start()
+    overrides = [BATCH, *(["elastic.restart=true"] if again else [])]
+    run = Run(os.path.join(folder, f"kill-{number}"), overrides=overrides).start()
     if moment == "before step 1":
         wait_for("four workers", lambda: len(run.pids()) == 4)
     elif moment == "during a save":
@@ -59,7 +61,8 @@ def main():
     chance = random.Random(seed())
     with Scratch() as folder:
         # At full speed: neither plan nor speed changes a loss. In `full` four workers of unlike speed say so.
-        reference = Run(os.path.join(folder, "undisturbed"), overrides=scaled([ALONE], [ALONE], [])).start().finish()
+        overrides = [BATCH, *scaled([ALONE], [ALONE], [])]
+        reference = Run(os.path.join(folder, "undisturbed"), overrides=overrides).start().finish()
         undisturbed = reference.losses()
         check_samples(reference, STEPS, GLOBAL_BATCH)
         assert undisturbed[STEPS] <= 0.8 * undisturbed[1], "the loss falls by 20 %"

@@ -14,8 +14,9 @@ from harness.served import losses_until, undisturbed_losses
 from tiers import sample, scaled
 
 STEPS = 40
-GLOBAL_BATCH = 24
-ENDLESS = ["steps=100000", "checkpoint.every=0"]
+GLOBAL_BATCH = 12
+BATCH = f"batch.global={GLOBAL_BATCH}"  # Half of the job's: steps are half as long.
+ENDLESS = [BATCH, "steps=100000", "checkpoint.every=0"]
 REQUEUE = 75
 
 
@@ -79,7 +80,7 @@ def drift(folder, chance):
 
 
 def two_at_once(folder, chance, undisturbed):
-    run = Run(os.path.join(folder, "two")).start()
+    run = Run(os.path.join(folder, "two"), overrides=[BATCH]).start()
     run.wait_step(chance.randrange(2, 20))
     pids = run.pids()
     for worker in chance.sample("abcd", 2):
@@ -89,7 +90,7 @@ def two_at_once(folder, chance, undisturbed):
 
 
 def one_in_the_recovery(folder, chance, undisturbed):
-    run = Run(os.path.join(folder, "again")).start()
+    run = Run(os.path.join(folder, "again"), overrides=[BATCH]).start()
     run.wait_step(chance.randrange(2, 20))
     pids = run.pids()
     first, second = chance.sample("abcd", 2)
@@ -102,7 +103,7 @@ def one_in_the_recovery(folder, chance, undisturbed):
 
 
 def whole_job(folder, chance, undisturbed):
-    run = Run(os.path.join(folder, "whole")).start()
+    run = Run(os.path.join(folder, "whole"), overrides=[BATCH]).start()
     wait_for("a checkpoint", lambda: run.events("checkpoint"))
     run.wait_step(chance.randrange(12, 30))
     run.kill_all()
@@ -119,7 +120,7 @@ def main():
     with Scratch() as folder:
         @functools.lru_cache(maxsize=None)
         def undisturbed():
-            return undisturbed_losses(folder, SMOKE)
+            return undisturbed_losses(folder, SMOKE, BATCH)
 
         parts = (lambda: two_at_once(folder, chance, undisturbed),
                  lambda: one_in_the_recovery(folder, chance, undisturbed),

@@ -12,7 +12,8 @@ from harness import Run, Scratch, check_same, check_samples, get, seed, wait_for
 from tiers import sample
 
 STEPS = 40
-GLOBAL_BATCH = 24
+GLOBAL_BATCH = 12
+BATCH = f"batch.global={GLOBAL_BATCH}"  # Half of the job's: steps are half as long.
 
 
 def pipeline(folder):
@@ -22,7 +23,7 @@ def pipeline(folder):
               for i in range(4)]
     plan = {"generation": 1, "determinism": "exact", "workers": list("abcd"), "transports": [],
             "predicted_step_seconds": 0, "predicted_peak_bytes": [],
-            "pipelines": [{"first_microbatch": 0, "microbatches": 12, "stages": stages}]}
+            "pipelines": [{"first_microbatch": 0, "microbatches": GLOBAL_BATCH // 2, "stages": stages}]}
     path = os.path.join(folder, "plan.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(plan, file)
@@ -30,7 +31,7 @@ def pipeline(folder):
 
 
 def train(folder, name, plan, *overrides):
-    overrides = ["plan=" + plan, "elastic.drift_threshold=100", *overrides]
+    overrides = [BATCH, "plan=" + plan, "elastic.drift_threshold=100", *overrides]
     return Run(os.path.join(folder, name), overrides=overrides)
 
 
@@ -95,7 +96,7 @@ def main():
     chance = random.Random(seed())
     with Scratch() as folder:
         plan = pipeline(folder)
-        alone = ["workers=[{name: a}]", "checkpoint.every=0"]
+        alone = [BATCH, "workers=[{name: a}]", "checkpoint.every=0"]
         undisturbed = Run(os.path.join(folder, "undisturbed"), overrides=alone).start().finish().losses()
         losses = (lambda: lose_one(folder, plan, chance, undisturbed, 1, "true"),
                   lambda: lose_one(folder, plan, chance, undisturbed, 5, "false"),

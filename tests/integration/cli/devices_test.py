@@ -84,7 +84,7 @@ def a_worker_keeps_to_the_job(folder):
     """Which names the device of workers that name none; `--device` of a worker comes first."""
     with Cluster(folder, "served") as cluster:
         cluster.serve()
-        cluster.submit(write_job(folder, prose(folder), 6), "device=cuda")
+        cluster.submit(write_job(folder, prose(folder), 6), "device=cuda", "workers=[{name: b}]")
         cluster.worker("a", "--emulate", "speed=1")
         assert cluster.workers.pop("a").wait(PATIENCE) == 2, cluster.errors()
         says = r"device 'cuda:0': CUDA \d+\.\d+ does not start: " if HAS_CUDA else f"device 'cuda:0': {NO_CUDA}"

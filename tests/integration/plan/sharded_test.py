@@ -13,8 +13,9 @@ from harness.served import losses_until  # noqa: E402
 from tiers import sample  # noqa: E402
 
 STEPS = 40
-GLOBAL_BATCH = 24
-SHARDED = ["determinism=relaxed", "parallel.tensor=2", "elastic.drift_threshold=100"]
+GLOBAL_BATCH = 12
+BATCH = f"batch.global={GLOBAL_BATCH}"  # Half of the job's: steps are half as long.
+SHARDED = [BATCH, "determinism=relaxed", "parallel.tensor=2", "elastic.drift_threshold=100"]
 
 
 def check_close(run, expected, steps=range(1, STEPS + 1)):
@@ -45,8 +46,8 @@ def undisturbed(folder, expected):
     [first] = run.events("plan")[:1]
     assert sorted(sum(groups(first), [])) == list("abcd"), first
     store = os.path.join(run.folder, "checkpoints", "step-00000020")
-    alone = Run(os.path.join(folder, "alone"),
-                overrides=["workers=[{name: a}]", "determinism=relaxed", "checkpoint.resume=" + store]).start().finish()
+    alone = Run(os.path.join(folder, "alone"), overrides=[
+        BATCH, "workers=[{name: a}]", "determinism=relaxed", "checkpoint.resume=" + store]).start().finish()
     check_close(alone, expected, range(21, STEPS + 1))
     models = []
     for name, source in (("from-groups", run), ("from-one", alone)):
@@ -76,7 +77,7 @@ def lose_a_member(folder, chance, expected):
 def divide_anew(folder):
     """One of two becomes slower: it gets a smaller share of each layer, of which it has what it keeps. Both are
     emulated from the start: one that is not would be measured without sleeps, and caches are colder after them."""
-    endless = ["steps=100000", "checkpoint.every=0"]
+    endless = [BATCH, "steps=100000", "checkpoint.every=0"]
     run = Run(os.path.join(folder, "anew"),
               overrides=[*endless, "determinism=relaxed", "parallel.tensor=2",
                          "workers=[{name: a, emulate: {speed: 0.9}}, {name: b, emulate: {speed: 0.9}}]"]).start()
@@ -108,12 +109,12 @@ def begin_again(folder, chance, expected):
 
 def groups_of_a_file(folder, chance, expected):
     """Without the key a plan file may have groups too. After a loss the job goes on with stages of one worker."""
-    made = heddle("plan", SMOKE, "--json", "--set", "parallel.tensor=2", "--set", "determinism=relaxed")
+    made = heddle("plan", SMOKE, "--json", "--set", BATCH, "--set", "parallel.tensor=2", "--set", "determinism=relaxed")
     assert made.returncode == 0, made.stderr
     path = os.path.join(folder, "groups.json")
     with open(path, "w", encoding="utf-8") as file:
         file.write(made.stdout)
-    run = Run(os.path.join(folder, "file"), overrides=["plan=" + path, "determinism=relaxed"]).start()
+    run = Run(os.path.join(folder, "file"), overrides=[BATCH, "plan=" + path, "determinism=relaxed"]).start()
     run.wait_step(chance.randrange(4, 25))
     run.kill(chance.choice("abcd"))
     run.finish()
@@ -138,7 +139,7 @@ def too_large_for_one(folder):
 def main():
     chance = random.Random(seed())
     with Scratch() as folder:
-        alone = ["workers=[{name: a}]", "checkpoint.every=0"]
+        alone = [BATCH, "workers=[{name: a}]", "checkpoint.every=0"]
         expected = Run(os.path.join(folder, "expected"), overrides=alone).start().finish().losses()
         undisturbed(folder, expected)
         parts = (lambda: lose_a_member(folder, chance, expected),
