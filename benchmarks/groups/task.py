@@ -25,7 +25,7 @@ workers:
 elastic: {{drift_threshold: 100}}
 checkpoint: {{last: false}}
 """
-LARGE = {"family": "llama", "hidden": 1024, "inner": 2752, "layers": 2, "heads": 16, "microbatch": 2, "samples": 8}
+LARGE = {"family": "llama", "hidden": 1024, "inner": 2752, "layers": 2, "heads": 16, "microbatch": 2, "samples": 4}
 SMALL = {"family": "llama", "hidden": 256, "inner": 688, "layers": 4, "heads": 8, "microbatch": 2, "samples": 24}
 GPT2 = {**SMALL, "family": "gpt2", "inner": 1024}
 # Name: model, workers of a group, speeds, and what else the job says.
@@ -77,7 +77,7 @@ def against_one(options, settings, rows):
         kinds = [("one", [0.8], []), ("pair", [0.4, 0.4], ["parallel.tensor=2"])]
         for kind, speeds, overrides in kinds if number % 2 == 0 else kinds[::-1]:
             job = write_job(options.folder, kind, LARGE, speeds)
-            seconds, _, tokens = measured(os.path.join(options.folder, f"{kind}-{number}"), job, overrides,
+            seconds, _, tokens = measured(os.path.join(options.folder, f"over-one-{kind}-{number}"), job, overrides,
                                           settings["steps"] // 3)
             rates[kind].append(tokens / seconds)
             report.say(f"{kind}: {tokens / seconds:.0f} tokens/s")
