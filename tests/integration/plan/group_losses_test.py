@@ -82,7 +82,7 @@ class Losses:
 def check_recoveries(run):
     """(recoveries, of them by the workers' tensors). Between two plans some of the first are lost; then a source is
     chosen."""
-    plan, lost, recoveries, live = None, set(), 0, 0
+    plan, lost, several, recoveries, live = None, set(), False, 0, 0
     for event in run.events():
         kind = event["event"]
         if kind == "worker_lost":
@@ -92,6 +92,7 @@ def check_recoveries(run):
             offered = {candidate["source"] for candidate in event["candidates"]}
             assert ("live" in offered) == whole, (sorted(lost), plan, event)
             recoveries += 1
+            several = len(lost) > 1  # Then the only replica of what one of them had may be lost, too.
             live += event["chosen"] == "live"
         elif kind == "state_moved":
             moved = event
@@ -101,7 +102,7 @@ def check_recoveries(run):
                 assert least <= moved["bytes"] <= 1.05 * least, (least, moved, plan, event["plan"])
             plan, lost = event["plan"], set()
         elif kind == "resumed":
-            assert event["steps_repeated"] <= 2, event
+            assert event["steps_repeated"] <= 2 or several, event
     return recoveries, live
 
 
