@@ -5,18 +5,15 @@ tests/python/reference_model.py with torch's own layers, autograd and AdamW. Exi
 
 Usage: model_test.py HEDDLE EXPORT_TRAINING
 """
-import json
 import os
-import subprocess
 import sys
 
-from harness import REPOSITORY, Run, Scratch
+from harness import Run, Scratch, reference
 from harness.text_data import prose
 
 STEPS = 20
 # 1e-4 is promised. What fp32 alone makes is below 2e-7; a rotary base that is off by a tenth makes 3e-6.
 TOLERANCE = 2e-6
-REFERENCE = os.path.join(REPOSITORY, "tests", "python", "reference_model.py")
 EXPORT = os.path.abspath(sys.argv[2])
 MODELS = {
     # Grouped queries, a head of its own, an intermediate size that is no multiple of anything.
@@ -38,19 +35,12 @@ workers: [{{name: a}}]
 """
 
 
-def reference(folder, job):
-    subprocess.run([EXPORT, job, str(STEPS), folder], check=True, timeout=60)
-    done = subprocess.run(["/usr/bin/python3", REFERENCE, os.path.join(folder, "index.json")], check=True, timeout=240,
-                          stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout)
-
-
 def check(name, model, folder):
     job = os.path.join(folder, f"{name}.yaml")
     with open(job, "w", encoding="utf-8") as file:
         file.write(JOB.format(name=name, steps=STEPS, model=model, text=prose(folder)))
     ours = Run(os.path.join(folder, name), job).start().finish(180).losses()
-    theirs = reference(os.path.join(folder, name + "-export"), job)
+    theirs = reference.train(EXPORT, job, STEPS, os.path.join(folder, name + "-export"))
     assert sorted(ours) == list(range(1, STEPS + 1)), sorted(ours)
     assert len(theirs["losses"]) == STEPS
     assert max(theirs["gradient_norms"]) > 1.0, "clipping took part"
@@ -62,9 +52,7 @@ def check(name, model, folder):
 
 
 def main():
-    if subprocess.run(["/usr/bin/python3", "-c", "import torch"], check=False, capture_output=True).returncode != 0:
-        print("SKIPPED: no torch for /usr/bin/python3 (package python3-torch)", file=sys.stderr)
-        sys.exit(77)
+    reference.require()
     with Scratch() as folder:
         for name, model in MODELS.items():
             check(name, model, folder)

@@ -1,8 +1,8 @@
 """A job's coordinator and workers in guests of scripts/rdma-vm, for job_test.py.
 
 Usage: job_in_guest.py HEDDLE JOB LEADER FAULT PLAN. LEADER is who has the coordinator beside its worker: `0`, guest 0,
-then prints what `lead` returns as one line of JSON, or `host`, the machine itself. HEDDLE_TEST_CONTROL is the program
-that commands the network.
+which then prints what `lead` returns as one line of JSON, or `host`, the machine itself. HEDDLE_TEST_CONTROL is the
+program that commands the network.
 """
 import json
 import os

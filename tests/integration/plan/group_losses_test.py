@@ -6,9 +6,10 @@ import os
 import random
 import signal
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Scratch, boxes, check_samples, heddle, seed, wait_for  # noqa: E402
+from harness import PATIENCE, Scratch, boxes, check_samples, heddle, seed, wait_for  # noqa: E402
 from harness.served import GLOBAL_BATCH, Cluster, undisturbed_losses, write_job  # noqa: E402
 from harness.text_data import prose  # noqa: E402
 from tiers import scaled  # noqa: E402
@@ -72,7 +73,10 @@ class Losses:
         for name in NAMES:
             self.start(name)
         following = self.chance.randrange(3, 10)
+        end = time.monotonic() + 5 * PATIENCE
         while not self.cluster.finished():
+            assert time.monotonic() < end, f"step {self.run.step()} of {STEPS}: {self.cluster.errors()}"
+            time.sleep(0.02)
             self.replace_dead()
             if self.run.step() >= following and following < STEPS - 5:
                 self.fault()

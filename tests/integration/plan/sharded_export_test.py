@@ -1,5 +1,5 @@
 """A model of which no worker can hold a layer trains in groups, is saved, killed, goes on under another plan, and is
-exported: transformers computes the same loss of it as `heddle evaluate` and as the run's last validation.
+exported: transformers computes the same loss of it as `heddle evaluate`.
 
 Usage: sharded_export_test.py HEDDLE BUILD_FOLDER. Exit 77: skipped, no transformers (hugging_face.py).
 """
@@ -24,7 +24,6 @@ model: {{model_type: llama, vocab_size: 512, hidden_size: 256, intermediate_size
 data: {{tokens: {tokens}, validation_fraction: 0.1}}
 batch: {{microbatch: 2, global: 8, sequence: {context}}}
 optimizer: {{learning_rate: 1e-3, warmup_steps: 2}}
-validation: {{every: {steps}}}
 workers:
 {workers}
 checkpoint: {{every: 4}}

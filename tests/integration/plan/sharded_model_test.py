@@ -5,16 +5,14 @@ Usage: sharded_model_test.py HEDDLE EXPORT_TRAINING. Exit 77: no torch for pytho
 """
 import json
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import REPOSITORY, Run, Scratch, get, heddle, wait_for  # noqa: E402
+from harness import Run, Scratch, get, heddle, reference, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
 
 STEPS = 20
 TOLERANCE = 1e-5
-REFERENCE = os.path.join(REPOSITORY, "tests", "python", "reference_model.py")
 EXPORT = os.path.abspath(sys.argv[2])
 # Eight heads, which shares of 4, 3 and 1 cut; two of keys and values, which several members read.
 MODELS = {
@@ -43,13 +41,6 @@ def write_job(folder, name, model, steps=STEPS, sequence=48):
     with open(job, "w", encoding="utf-8") as file:
         file.write(JOB.format(name=name, steps=steps, model=model, text=prose(folder), sequence=sequence))
     return job
-
-
-def reference(folder, job):
-    subprocess.run([EXPORT, job, str(STEPS), folder], check=True, timeout=60)
-    done = subprocess.run(["/usr/bin/python3", REFERENCE, os.path.join(folder, "index.json")], check=True, timeout=240,
-                          stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout)["losses"]
 
 
 def plan_of(job, folder, name, size, cut, pipelines):
@@ -81,7 +72,7 @@ def plan_of(job, folder, name, size, cut, pipelines):
 
 def check_losses(name, model, folder):
     job = write_job(folder, name, model)
-    expected = reference(os.path.join(folder, name + "-export"), job)
+    expected = reference.train(EXPORT, job, STEPS, os.path.join(folder, name + "-export"))["losses"]
     whole = 8  # Segments: the embedding, two a layer, the head.
     cases = {"pair": (2, (1, 1), [[whole]], "[shm]"), "pair-tcp": (2, (1, 1), [[whole]], "[tcp]"),
              "uneven": (3, (4, 3, 1), [[whole]], "[shm]"), "uneven-tcp": (3, (4, 3, 1), [[whole]], "[tcp]"),
@@ -138,9 +129,7 @@ def check_bytes(folder):
 
 
 def main():
-    if subprocess.run(["/usr/bin/python3", "-c", "import torch"], check=False, capture_output=True).returncode != 0:
-        print("SKIPPED: no torch for /usr/bin/python3 (package python3-torch)", file=sys.stderr)
-        sys.exit(77)
+    reference.require()
     with Scratch() as folder:
         for name, model in MODELS.items():
             check_losses(name, model, folder)
