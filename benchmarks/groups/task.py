@@ -3,6 +3,7 @@
 over_one           throughput of a group of two equal workers over that of one worker of twice their speed
 prediction_error   measured over predicted step time of a plan with groups, less 1
 mean_error, worst_error   of all plans, their sign left out
+memory_over_predicted   the workers' processes at their peak over what the plan predicts of state and values
 
 All workers are emulated: together they take at most 1.2 of two cores. The runs of over_one take turns.
 """
@@ -56,19 +57,21 @@ def write_job(folder, name, shape, speeds):
 
 
 def measured(folder, job, overrides, steps):
-    """(median seconds of a step, predicted seconds, tokens of a step)"""
+    """(median seconds of a step, predicted seconds, tokens of a step, peak of the processes over the prediction)"""
     run = Train(folder, job, overrides).start()
     try:
         heddle.wait_until("its steps",
                           lambda: run.check_running() or len(run.events("step")) >= WARM + steps, PATIENCE)
         plans = run.events("plan")
+        figures = heddle.scrape(run)
     finally:
         run.stop()
     if len(plans) != 1:
         raise Failure(f"{job}: the plan changed")
     events = run.events("step")[WARM:]
     seconds = report.median([event["seconds"] for event in events])
-    return seconds, plans[0]["predicted_step_seconds"], events[0]["tokens"]
+    memory = figures["heddle_device_memory_peak_bytes"] / figures["heddle_predicted_memory_bytes"]
+    return seconds, plans[0]["predicted_step_seconds"], events[0]["tokens"], memory
 
 
 def against_one(options, settings, rows):
@@ -77,7 +80,7 @@ def against_one(options, settings, rows):
         kinds = [("one", [0.8], []), ("pair", [0.4, 0.4], ["parallel.tensor=2"])]
         for kind, speeds, overrides in kinds if number % 2 == 0 else kinds[::-1]:
             job = write_job(options.folder, kind, LARGE, speeds)
-            seconds, _, tokens = measured(os.path.join(options.folder, f"over-one-{kind}-{number}"), job, overrides,
+            seconds, _, tokens, _ = measured(os.path.join(options.folder, f"over-one-{kind}-{number}"), job, overrides,
                                           settings["steps"] // 3)
             rates[kind].append(tokens / seconds)
             report.say(f"{kind}: {tokens / seconds:.0f} tokens/s")
@@ -92,10 +95,12 @@ def predictions(options, settings, rows):
         found = [measured(os.path.join(options.folder, f"{name}-{number}"), job,
                           [f"parallel.tensor={size}", *overrides], settings["steps"])
                  for number in range(options.repeat or settings["repetitions"])]
-        error = report.median([seconds / predicted - 1 for seconds, predicted, _ in found])
+        error = report.median([seconds / predicted - 1 for seconds, predicted, _, _ in found])
         errors.append(abs(error))
         report.say(f"{name}: step {found[0][0]:.3f} s, predicted {found[0][1]:.3f} s")
-        rows.add({"plan": name, "repetitions": len(found)}, "heddle", True, "prediction_error", error, "ratio")
+        case = {"plan": name, "repetitions": len(found)}
+        rows.add(case, "heddle", True, "prediction_error", error, "ratio")
+        rows.add(case, "heddle", True, "memory_over_predicted", report.median([one[3] for one in found]), "ratio")
     case = {"plans": len(errors)}
     rows.add(case, "heddle", True, "mean_error", sum(errors) / len(errors), "ratio")
     rows.add(case, "heddle", True, "worst_error", max(errors), "ratio")

@@ -10,7 +10,7 @@
 #include "engine/program/state.h"
 #include "planner/predictor/simulator.h"
 #include "planner/search/search.h"
-#include "planner/teams/teams.h"
+#include "planner/teams/team_search.h"
 
 namespace heddle::elastic {
 namespace {
@@ -65,8 +65,7 @@ Result<program::Plan> ChoosePlan(const job::JobConfig& config,
                                  const planner::SearchRequest& search) {
   HEDDLE_ASSIGN_OR_RETURN(const auto given, GivenPlan(config, request));
   if (!given) {
-    Result<planner::SearchOutcome> found =
-        planner::SearchTeams(search, static_cast<int>(config.parallel.tensor));
+    Result<planner::SearchOutcome> found = planner::SearchSizes(search, config.parallel.sizes());
     if (found.ok()) {
       return std::move(found->plan);
     }
@@ -122,6 +121,7 @@ Result<planner::SearchRequest> SearchFor(const job::JobConfig& job,
                                 .microbatches = static_cast<int>(job.batch.microbatches()),
                                 .determinism = job.determinism,
                                 .divides_optimizer = job.parallel.divides_optimizer,
+                                .divides_sequence = job.parallel.divides_sequence,
                                 .generation = request.generation,
                                 .horizon_steps = kHorizonSteps,
                                 .tie = kTie};

@@ -6,6 +6,7 @@
 
 #include "checkpoint/format/strict_json.h"
 #include "elastic/protocol/link_figures.h"
+#include "engine/graph/sharding/tensor_parallel.h"
 
 namespace heddle::elastic {
 namespace {
@@ -136,6 +137,22 @@ Result<WorkerMeasurement> MeasurementFromJson(std::string_view json) {
   }
   HEDDLE_RETURN_IF_ERROR(Check(measurement));
   return measurement;
+}
+
+Result<program::ProfiledWork> WorkToMeasure(const job::JobConfig& job, const graph::Graph& graph) {
+  std::vector<graph::Layout> layouts;
+  if (job.plan.has_value()) {
+    layouts = job.plan->layouts;
+  }
+  for (const int size : job.parallel.sizes()) {
+    const bool chosen = job.parallel.tensor != job::ParallelSection::kAuto;
+    if (size > 1 && (chosen || size <= job.model.num_attention_heads)) {
+      const std::vector<int> even(static_cast<size_t>(size), 1);
+      HEDDLE_ASSIGN_OR_RETURN(layouts.emplace_back(),
+                              graph::TensorParallel(graph, even, job.parallel.divides_sequence));
+    }
+  }
+  return program::WorkOf(graph, layouts);
 }
 
 void ScaleProfile(program::WorkerProfile& profile, double slowdown) {

@@ -11,7 +11,9 @@
 #include "comm/cost/cost.h"
 #include "comm/cost/measured_links.h"
 #include "elastic/control/planning.h"
+#include "engine/job/job.h"
 #include "engine/program/profile.h"
+#include "engine/program/profiled_work.h"
 #include "planner/predictor/cluster.h"
 
 namespace heddle::elastic {
@@ -44,6 +46,11 @@ struct WorkerMeasurement {
 std::string MeasurementToJson(const WorkerMeasurement& measurement);
 /// Reads what MeasurementToJson wrote. Errors: kInvalidArgument naming the malformed key.
 Result<WorkerMeasurement> MeasurementFromJson(std::string_view json);
+
+/// What each worker of a job measures: the nodes of the job's graph, and those of the groups that
+/// its plan file has, or its stages are if workers are alike. Errors: those of program::WorkOf and
+/// graph::TensorParallel.
+Result<program::ProfiledWork> WorkToMeasure(const job::JobConfig& job, const graph::Graph& graph);
 
 /// Multiplies the compute seconds of a profile by `slowdown`, and divides its rates by it.
 void ScaleProfile(program::WorkerProfile& profile, double slowdown);

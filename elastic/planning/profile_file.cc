@@ -8,7 +8,6 @@
 #include "checkpoint/format/strict_json.h"
 #include "elastic/planning/links_json.h"
 #include "elastic/protocol/link_figures.h"
-#include "engine/graph/operator.h"
 
 namespace heddle::elastic {
 namespace {
@@ -40,14 +39,12 @@ Status CheckMeasuredAs(const WorkerMeasurement& there,
   return Status::Ok();
 }
 
-Status CheckModel(const MeasuredWorker& worker, const graph::Graph& graph) {
-  for (const graph::Node& node : graph.nodes) {
-    const std::string signature = graph::NodeSignature(graph, node);
-    if (!worker.measurement.profile.seconds.contains(signature)) {
+Status CheckModel(const MeasuredWorker& worker, const program::ProfiledWork& work) {
+  for (const program::ProfiledWork::Part& part : work.parts) {
+    if (!worker.measurement.profile.seconds.contains(part.signature)) {
       return InvalidArgumentError(
-          "worker {} was measured with another model (it lacks {}): measure again with "
-          "--save-profile",
-          worker.worker, signature);
+          "worker {} was measured with another {} (it lacks {}): measure again with --save-profile",
+          worker.worker, part.graph == 0 ? "model" : "parallel.tensor or plan", part.signature);
     }
   }
   return Status::Ok();
@@ -148,6 +145,7 @@ Result<PlanRequest> PlanRequestOf(const ProfileFile& file,
   for (const job::WorkerSection& worker : job.workers) {
     wanted[worker.name] = &worker;
   }
+  HEDDLE_ASSIGN_OR_RETURN(const program::ProfiledWork work, WorkToMeasure(job, graph));
   PlanRequest request;
   request.generation = 1;
   std::vector<int> positions;
@@ -157,7 +155,7 @@ Result<PlanRequest> PlanRequestOf(const ProfileFile& file,
       return InvalidArgumentError("worker {} of the job is not in it", name);
     }
     HEDDLE_RETURN_IF_ERROR(CheckMeasuredAs(found->measurement, *section, job.threads));
-    HEDDLE_RETURN_IF_ERROR(CheckModel(*found, graph));
+    HEDDLE_RETURN_IF_ERROR(CheckModel(*found, work));
     WorkerMeasurement measurement = found->measurement;
     measurement.profile.memory_bytes = section->emulation.memory_bytes;
     request.candidates.push_back({.name = name,

@@ -40,7 +40,8 @@ Result<std::string> ProfileFileJsonOf(const PlanRequest& request);
 
 /// The plan request for the job's workers, sorted by name, with the file's measurements and the
 /// job's memory limits. Errors: kInvalidArgument naming a worker that the file does not have, or
-/// that was measured with another speed, link rate, number of threads or model than the job's.
+/// that was measured with another speed, link rate, number of threads, model or division of layers
+/// than the job's.
 Result<PlanRequest> PlanRequestOf(const ProfileFile& file,
                                   const job::JobConfig& job,
                                   const graph::Graph& graph);

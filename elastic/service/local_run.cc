@@ -29,7 +29,7 @@
 #include "engine/data/dataset.h"
 #include "engine/job/job.h"
 #include "engine/machine/device_choice.h"
-#include "planner/teams/teams.h"
+#include "planner/teams/team_search.h"
 
 namespace heddle::elastic {
 namespace {
@@ -71,6 +71,7 @@ Status CheckFits(const job::JobConfig& job) {
   request.microbatches = static_cast<int>(job.batch.microbatches());
   request.determinism = job.determinism;
   request.divides_optimizer = job.parallel.divides_optimizer;
+  request.divides_sequence = job.parallel.divides_sequence;
   request.cluster.links = comm::LinkTable(static_cast<int>(job.workers.size()));
   for (const job::WorkerSection& worker : job.workers) {
     if (worker.emulation.memory_bytes == 0) {
@@ -83,7 +84,7 @@ Status CheckFits(const job::JobConfig& job) {
     profile.memory_bytes = worker.emulation.memory_bytes;
     request.cluster.workers.push_back(std::move(profile));
   }
-  return planner::SearchTeams(request, static_cast<int>(job.parallel.tensor)).status();
+  return planner::SearchSizes(request, job.parallel.sizes()).status();
 }
 
 // Checks that this machine has the workers' devices, so that what is wrong with one is one line.

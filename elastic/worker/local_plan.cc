@@ -12,7 +12,8 @@
 #include "engine/job/job.h"
 #include "engine/runtime/device/blas.h"
 #include "engine/runtime/device/device.h"
-#include "planner/teams/teams.h"
+#include "planner/teams/explain_groups.h"
+#include "planner/teams/team_search.h"
 
 namespace heddle::elastic {
 namespace {
@@ -29,7 +30,7 @@ comm::EndpointConfig EndpointConfigOf(const job::JobConfig& job, const std::stri
 
 Result<MeasuredWorker> MeasureSection(const job::WorkerSection& worker,
                                       const job::JobConfig& job,
-                                      const graph::Graph& graph,
+                                      const program::ProfiledWork& work,
                                       KeptFiles& kept) {
   const auto device = runtime::OpenDevice(
       worker.device,
@@ -41,7 +42,7 @@ Result<MeasuredWorker> MeasureSection(const job::WorkerSection& worker,
   const comm::EndpointOptions options{.config = EndpointConfigOf(job, worker.name),
                                       .metrics = &unused};
   const MeasuredAs as{.worker = worker.name,
-                      .graph = &graph,
+                      .work = &work,
                       .emulation = worker.emulation,
                       .device = device->get(),
                       .threads = job.threads};
@@ -57,10 +58,11 @@ Result<ProfileFile> MeasureAll(const job::JobConfig& job, const graph::Graph& gr
   runtime::KeepFreedMemory();
   runtime::SetThreads(static_cast<int>(job.threads));
   KeptFiles kept(CacheFolder());
+  HEDDLE_ASSIGN_OR_RETURN(const program::ProfiledWork work, WorkToMeasure(job, graph));
   ProfileFile file;
   std::vector<double> rates;
   for (const job::WorkerSection& worker : job.workers) {
-    HEDDLE_ASSIGN_OR_RETURN(MeasuredWorker measured, MeasureSection(worker, job, graph, kept));
+    HEDDLE_ASSIGN_OR_RETURN(MeasuredWorker measured, MeasureSection(worker, job, work, kept));
     file.workers.push_back(std::move(measured));
     rates.push_back(worker.emulation.link_bytes_per_second);
   }
@@ -91,12 +93,15 @@ Result<PlanRequest> MeasureRequest(const std::string& save_path,
   return PlanRequestOf(file, job, graph);
 }
 
-Result<LocalPlan> PlanFor(const planner::SearchRequest& request, PlanChoice choice, int tensor) {
+Result<LocalPlan> PlanFor(const planner::SearchRequest& request,
+                          PlanChoice choice,
+                          const job::ParallelSection& parallel) {
   const graph::Graph& graph = *request.graph;
   if (choice == PlanChoice::kUniform) {
-    if (tensor > 1) {
+    if (parallel.tensor > 1) {
       return InvalidArgumentError(
-          "--uniform plans stages of one worker, and the job's have {} (parallel.tensor)", tensor);
+          "--uniform plans stages of one worker, and the job's have {} (parallel.tensor)",
+          parallel.tensor);
     }
     HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, planner::UniformGrid(request));
     const std::string text = program::Describe(plan, graph);
@@ -104,11 +109,12 @@ Result<LocalPlan> PlanFor(const planner::SearchRequest& request, PlanChoice choi
         .plan = plan, .json = program::PlanToJson(plan), .text = text, .explanation = text};
   }
   HEDDLE_ASSIGN_OR_RETURN(const planner::SearchOutcome outcome,
-                          planner::SearchTeams(request, tensor));
+                          planner::SearchSizes(request, parallel.sizes()));
   return LocalPlan{.plan = outcome.plan,
                    .json = program::PlanToJson(outcome.plan),
                    .text = program::Describe(outcome.plan, graph),
-                   .explanation = planner::Explain(request, outcome)};
+                   .explanation = planner::Explain(request, outcome) +
+                                  planner::ExplainGroups(request, outcome.plan)};
 }
 
 Result<PlanInputs> InputsOf(const PlanRequest& request) {
@@ -148,8 +154,7 @@ Result<LocalPlan> PlanLocally(const LocalPlanOptions& options) {
                               ? MeasureRequest(options.save_profile_path, job, graph)
                               : ReadRequest(options.profile_path, job, graph));
   HEDDLE_ASSIGN_OR_RETURN(const planner::SearchRequest search, SearchFor(job, graph, request));
-  HEDDLE_ASSIGN_OR_RETURN(LocalPlan plan,
-                          PlanFor(search, options.choice, static_cast<int>(job.parallel.tensor)));
+  HEDDLE_ASSIGN_OR_RETURN(LocalPlan plan, PlanFor(search, options.choice, job.parallel));
   HEDDLE_ASSIGN_OR_RETURN(plan.inputs, InputsOf(request));
   return plan;
 }

@@ -96,8 +96,13 @@ void RefuseParallel(YamlReader& root, const JobConfig& job) {
     root.FailAmong({"parallel.optimizer", "optimizer.slices"},
                    "an optimizer of one slice cannot be divided", "remove optimizer.slices");
   }
-  const int64_t members = job.parallel.tensor;
+  const int members = job.parallel.tensor;
   if (members == 1) {
+    if (job.parallel.divides_sequence) {
+      root.FailAmong({"parallel.sequence", "parallel.tensor"},
+                     "a stage of one worker has nobody to divide positions with",
+                     "set parallel.tensor, or remove parallel.sequence");
+    }
     return;
   }
   if (job.determinism == program::Determinism::kExact) {

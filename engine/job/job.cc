@@ -1,7 +1,9 @@
 #include "engine/job/job.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
+#include <system_error>
 
 #include "base/system/file.h"
 #include "base/yaml/yaml.h"
@@ -238,6 +240,24 @@ bool IsJobName(const std::string& name) {
                       [](char c) { return c == '/' || static_cast<unsigned char>(c) < ' '; });
 }
 
+// A number, or a word.
+int ReadMembers(YamlReader& parallel) {
+  constexpr int kMostMembers = 64;
+  const std::string text = parallel.Optional<std::string>("tensor", "1");
+  if (text == "auto") {
+    return ParallelSection::kAuto;
+  }
+  int members = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), members);
+  if (error != std::errc() || end != text.data() + text.size() || members < 1 ||
+      members > kMostMembers) {
+    parallel.Fail("tensor", fmt::format("'{}' is no number of workers of a stage", text),
+                  fmt::format("write a number from 1 to {}, or auto", kMostMembers));
+    return 1;
+  }
+  return members;
+}
+
 void ReadSections(YamlReader& root, JobConfig& job) {
   job.name = root.Optional<std::string>("name", "job");
   if (!IsJobName(job.name)) {
@@ -253,7 +273,9 @@ void ReadSections(YamlReader& root, JobConfig& job) {
   job.data = ReadData(root.Child("data"));
   job.batch = ReadBatch(root.Child("batch"));
   YamlReader parallel = root.OptionalChild("parallel");
-  job.parallel.tensor = parallel.Optional<int64_t>("tensor", 1, {.least = 1, .most = 64});
+  job.parallel.tensor = ReadMembers(parallel);
+  job.parallel.divides_sequence =
+      parallel.OptionalChoice<bool>("sequence", false, {{"whole", false}, {"divided", true}});
   job.parallel.divides_optimizer =
       parallel.OptionalChoice<bool>("optimizer", false, {{"whole", false}, {"divided", true}});
   job.optimizer =

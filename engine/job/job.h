@@ -87,9 +87,19 @@ inline constexpr int64_t kSlices = 64;
 
 /// How workers divide layers and the optimizer.
 struct ParallelSection {
-  int64_t tensor = 1;  ///< Workers of each stage, which share every layer.
+  /// `tensor` where the planner chooses.
+  static constexpr int kAuto = 0;
+
+  int tensor = 1;  ///< Workers of each stage, which share every layer; kAuto.
+  /// Whether the workers of a stage divide the residual stream by positions.
+  bool divides_sequence = false;
   /// Whether workers that hold the same matrix divide its optimizer state (program::Plan).
   bool divides_optimizer = false;
+
+  /// The numbers of workers that the stages of a plan may have, one for all stages of it.
+  std::vector<int> sizes() const {
+    return tensor == kAuto ? std::vector{1, 2, 4, 8} : std::vector{tensor};
+  }
 };
 
 struct CommSection {

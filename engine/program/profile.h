@@ -22,7 +22,9 @@ struct WorkerProfile {
   int64_t memory_bytes = 0;        ///< Limit for state and values; 0: unknown, unlimited.
   int64_t scratch_bytes = 0;       ///< Taken by kernels beside values; not in memory_bytes.
 
-  /// Seconds of one execution of `node`, measured or predicted by its cost.
+  /// Seconds of one execution of `node`: measured; else from measured nodes that differ from it in
+  /// size alone, as the shares of a layer do, along the line through the nearest two; else
+  /// predicted by its cost.
   double Seconds(const graph::Graph& graph, const graph::Node& node) const;
   /// Seconds to fold, update or copy `bytes` bytes; `what` is "fold", "update" or "copy".
   double ByteSeconds(std::string_view what, int64_t bytes) const;

@@ -30,19 +30,18 @@ bool Holds(const Stage& stage, int segment) {
   return segment >= stage.first_segment && segment < stage.last_segment;
 }
 
-// The tensors that a node within the stage computes and one outside reads, or the other way round.
-std::set<TensorId> CrossingTensors(const graph::Graph& graph, const Stage& stage) {
-  std::set<TensorId> crossing;
-  for (const graph::Node& node : graph.nodes) {
-    for (const TensorId input : node.inputs) {
-      const graph::NodeId producer = graph.tensor(input).producer;
-      if (producer >= 0 &&
-          Holds(stage, graph.node(producer).segment) != Holds(stage, node.segment)) {
-        crossing.insert(input);
-      }
-    }
-  }
-  return crossing;
+const Pipeline& PipelineOf(const Plan& plan, const Stage& stage) {
+  return plan.pipelines[static_cast<size_t>(PositionOf(plan, stage.group.front()).pipeline)];
+}
+
+// What the members of a group of `members` have of a tensor that travels in `parts` parts.
+Sharding PartsOf(const Shape& shape, int parts, int members) {
+  Sharding sharding{.kind = Placement::Kind::kShard, .dim = parts > 1 ? 1 : 0, .held = {}};
+  std::vector<int> units(static_cast<size_t>(members), 0);
+  std::fill_n(units.begin(), parts, 1);
+  sharding.held =
+      graph::SharesOf({.units = std::move(units)}, graph::ExtentOf(shape, sharding.dim));
+  return sharding;
 }
 
 // Adds to a sharded graph what its own tensors do not say.
@@ -54,10 +53,8 @@ class StageGraphBuilder {
     result_.sharded = std::move(sharded);
   }
 
-  StageGraph Build(const std::set<TensorId>& whole) && {
-    for (const TensorId id : whole) {
-      result_.whole.emplace(id, WholeOf(id));
-    }
+  StageGraph Build() && {
+    result_.loss = WholeOf(graph_.loss);
     for (size_t p = 0; p < graph_.parameters.size(); ++p) {
       for (const TensorId gradient : graph_.parameters[p].gradients) {
         if (Holds(stage_, graph_.node(graph_.tensor(gradient).producer).segment)) {
@@ -209,19 +206,63 @@ class StageGraphBuilder {
   StageGraph result_;
 };
 
+// By tensor that crosses an edge of a stage: in how many parts it travels.
+std::map<TensorId, int> EdgePartsOf(const graph::Graph& graph,
+                                    const Plan& plan,
+                                    const Stage& stage) {
+  const Pipeline& pipeline = PipelineOf(plan, stage);
+  std::map<TensorId, std::set<int>> stages;  // Those that compute and read a tensor.
+  std::set<TensorId> crossing;
+  for (const graph::Node& node : graph.nodes) {
+    for (const TensorId input : node.inputs) {
+      const graph::NodeId producer = graph.tensor(input).producer;
+      if (producer < 0) {
+        continue;
+      }
+      const int segment = graph.node(producer).segment;
+      if (Holds(stage, segment) != Holds(stage, node.segment)) {
+        crossing.insert(input);
+      }
+      stages[input].insert(StageOf(pipeline, segment));
+      stages[input].insert(StageOf(pipeline, node.segment));
+    }
+  }
+  std::map<TensorId, int> parts;
+  for (const TensorId id : crossing) {
+    size_t fewest = stage.group.size();
+    for (const int each : stages.at(id)) {
+      fewest = std::min(fewest, pipeline.stages[static_cast<size_t>(each)].group.size());
+    }
+    const Shape& shape = graph.tensor(id).type.shape;
+    const bool fits = shape.size() > 1 && shape[1] >= static_cast<int64_t>(fewest);
+    parts.emplace(id, fits ? static_cast<int>(fewest) : 1);
+  }
+  return parts;
+}
+
 }  // namespace
+
+std::vector<int> StageGraphKey(const Plan& plan, const Stage& stage) {
+  std::vector<int> key = {stage.layout, stage.first_segment, stage.last_segment};
+  for (const Stage& each : PipelineOf(plan, stage).stages) {
+    key.push_back(each.last_segment);
+    key.push_back(static_cast<int>(each.group.size()));
+  }
+  return key;
+}
 
 Result<StageGraph> BuildStageGraph(const graph::Graph& graph,
                                    const Plan& plan,
                                    const Stage& stage) {
-  std::set<TensorId> whole = CrossingTensors(graph, stage);
-  whole.insert(graph.loss);
   graph::Layout layout = LayoutFor(graph, plan.layouts[static_cast<size_t>(stage.layout)]);
-  for (const TensorId id : whole) {
-    layout.tensors[graph.tensor(id).name] = {};
+  layout.tensors[graph.tensor(graph.loss).name] = {};
+  std::map<TensorId, Sharding> edges;
+  for (const auto& [id, parts] : EdgePartsOf(graph, plan, stage)) {
+    edges.emplace(
+        id, PartsOf(graph.tensor(id).type.shape, parts, static_cast<int>(stage.group.size())));
   }
-  HEDDLE_ASSIGN_OR_RETURN(ShardedGraph sharded, graph::Complete(graph, layout));
-  return StageGraphBuilder(graph, stage, std::move(sharded)).Build(whole);
+  HEDDLE_ASSIGN_OR_RETURN(ShardedGraph sharded, graph::Complete(graph, layout, edges));
+  return StageGraphBuilder(graph, stage, std::move(sharded)).Build();
 }
 
 Result<graph::Graph> MemberGraph(const graph::Graph& graph, const Plan& plan, int rank) {

@@ -23,18 +23,22 @@ struct Contribution {
 
 /// What a stage of a group runs.
 struct StageGraph {
-  /// The job's whole graph. What crosses the stage's edges, and the loss, is made whole where it is
+  /// The job's whole graph. What crosses the stage's edges is made as it travels where it is
   /// computed; weight gradients are exchanged where they do not come out as their parameter is cut.
   graph::ShardedGraph sharded;
-  /// By tensor of the job's graph that crosses an edge, and the loss: the tensor of `sharded` that
-  /// every member has whole.
-  std::map<graph::TensorId, graph::TensorId> whole = {};
+  graph::TensorId loss = -1;  ///< The tensor of `sharded` that every member has whole.
   /// By tensor of `sharded`. Together the uses of a parameter within the stage's segments.
   std::map<graph::TensorId, std::vector<Contribution>> contributions = {};
 };
 
-/// The graph of a stage with a layout. Errors: those of graph::Complete.
+/// The graph of a stage with a layout. What crosses the stage's edges travels in as many parts as the
+/// smallest of the groups that compute and read it has members, and each element once: member i
+/// sends its part to member i of the other group. The parts are even runs of the second dimension;
+/// what is shorter along it is one part. Errors: those of graph::Complete.
 Result<StageGraph> BuildStageGraph(const graph::Graph& graph, const Plan& plan, const Stage& stage);
+
+/// What the graph of a stage depends on beside the job's graph and the plan's layouts.
+std::vector<int> StageGraphKey(const Plan& plan, const Stage& stage);
 
 /// The graph whose nodes and tensors the Program of `rank` names, with the types and attributes of
 /// what that worker has: its local graph if it is a member of a group, otherwise the job's graph.

@@ -4,7 +4,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -157,21 +156,35 @@ struct Sample {
 
 using Samples = std::vector<std::shared_ptr<Sample>>;
 
-Result<Samples> DistinctNodes(const graph::Graph& graph, Device& device) {
-  Samples samples;
-  std::set<std::string> known;
+/// The most token ids that a node of the graph knows: the shares of a vocabulary are given tokens of
+/// all of it.
+int64_t LargestVocabulary(const graph::Graph& graph) {
+  int64_t most = 1;
   for (const graph::Node& node : graph.nodes) {
+    for (const graph::TensorId input : node.inputs) {
+      if (IsTokens(graph.tensor(input).type)) {
+        most = std::max(most, VocabularyOf(graph, node));
+      }
+    }
+  }
+  return most;
+}
+
+Result<Samples> SamplesOf(const program::ProfiledWork& work, Device& device) {
+  Samples samples;
+  const int64_t all_tokens = LargestVocabulary(work.graphs.front());
+  for (const program::ProfiledWork::Part& part : work.parts) {
+    const graph::Graph& graph = work.GraphOf(part);
+    const graph::Node& node = work.NodeOf(part);
     auto sample =
-        std::make_shared<Sample>(Sample{.signature = graph::NodeSignature(graph, node),
+        std::make_shared<Sample>(Sample{.signature = part.signature,
                                         .kernel = FindKernel(node.op->name(), device.type()),
                                         .node = &node});
-    if (!known.insert(sample->signature).second) {
-      continue;
-    }
     if (sample->kernel == nullptr) {
       return InternalError("operator {} has no kernel", node.op->name());
     }
-    const int64_t vocabulary = VocabularyOf(graph, node);
+    const int64_t vocabulary =
+        node.attributes.FindInt("first_row").has_value() ? all_tokens : VocabularyOf(graph, node);
     std::vector<graph::TensorType> input_types;
     std::vector<graph::TensorType> output_types;
     for (const graph::TensorId input : node.inputs) {
@@ -212,8 +225,10 @@ Result<int64_t> ScratchBytes(const Samples& samples, Bench& bench) {
   return most + kept;
 }
 
-Status MeasureNodes(const graph::Graph& graph, Bench& bench, program::WorkerProfile& profile) {
-  HEDDLE_ASSIGN_OR_RETURN(const Samples samples, DistinctNodes(graph, bench.device));
+Status MeasureNodes(const program::ProfiledWork& work,
+                    Bench& bench,
+                    program::WorkerProfile& profile) {
+  HEDDLE_ASSIGN_OR_RETURN(const Samples samples, SamplesOf(work, bench.device));
   HEDDLE_ASSIGN_OR_RETURN(profile.scratch_bytes, ScratchBytes(samples, bench));
   Pieces pieces;
   for (const auto& sample : samples) {
@@ -227,9 +242,9 @@ Status MeasureNodes(const graph::Graph& graph, Bench& bench, program::WorkerProf
   return Status::Ok();
 }
 
-Result<program::WorkerProfile> Measure(const graph::Graph& graph, Bench& bench) {
+Result<program::WorkerProfile> Measure(const program::ProfiledWork& work, Bench& bench) {
   program::WorkerProfile profile;
-  HEDDLE_RETURN_IF_ERROR(MeasureNodes(graph, bench, profile));
+  HEDDLE_RETURN_IF_ERROR(MeasureNodes(work, bench, profile));
   HEDDLE_RETURN_IF_ERROR(MeasureByteRates(bench, profile));
   const at::Tensor one = SampleInput(bench.device, {.dtype = DType::kF32, .shape = {1}});
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<double> instruction,
@@ -240,14 +255,14 @@ Result<program::WorkerProfile> Measure(const graph::Graph& graph, Bench& bench) 
 
 }  // namespace
 
-Result<program::WorkerProfile> MeasureProfile(const graph::Graph& graph,
+Result<program::WorkerProfile> MeasureProfile(const program::ProfiledWork& work,
                                               Device& device,
                                               Progress& progress) {
   const c10::InferenceMode inference;
   Bench bench{.device = device, .deadline = After(kBudget), .progress = progress};
   Result<program::WorkerProfile> profile = InternalError("nothing was measured");
   try {
-    profile = Measure(graph, bench);
+    profile = Measure(work, bench);
   } catch (const std::exception& error) {  // libtorch's.
     profile = InternalError("profiling: {}", error.what());
   }

@@ -52,6 +52,7 @@ struct SearchRequest {
   int microbatches = 0;  ///< Microbatches of the global batch.
   program::Determinism determinism = program::Determinism::kExact;
   bool divides_optimizer = false;  ///< Plans do (program::Plan).
+  bool divides_sequence = false;   ///< Groups do (graph::TensorParallel).
   int64_t generation = 0;
   /// The plan in force, for a warm start: plans that keep what is left of it are candidates.
   /// Precondition: it is valid for the graph (program::ValidatePlan).

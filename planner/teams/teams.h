@@ -1,15 +1,11 @@
 /// \file
-/// Plans whose stages are groups of a given number of workers. Workers that are joined by the
-/// fastest links form teams; the search then plans with a team as it does with a worker, whose
-/// costs are those of the team's most loaded member with the exchanges between members.
+/// Groups of workers that run stages together: who is in one, and what share of a layer each has.
 #pragma once
 
 #include <vector>
 
-#include "base/status.h"
 #include "comm/cost/links.h"
 #include "engine/graph/sharding/tensor_parallel.h"
-#include "planner/search/search.h"
 
 namespace heddle::planner {
 
@@ -31,9 +27,9 @@ std::vector<Team> MakeTeams(const graph::Heads& heads,
                             int size,
                             const std::vector<Team>& kept);
 
-/// Search for plans whose stages are `size` workers each; for 1, planner::Search. Errors: those of
-/// Search; kInvalidArgument (fewer workers than a team has, a model with fewer heads than that, or an
-/// exact job).
-Result<SearchOutcome> SearchTeams(const SearchRequest& request, int size);
+/// Gives all teams the shares that suit the means of their members' speeds. Precondition: a team.
+void MakeAlike(const graph::Heads& heads,
+               const std::vector<double>& speeds,
+               std::vector<Team>& teams);
 
 }  // namespace heddle::planner

@@ -22,8 +22,8 @@ using heddle::testing::Violation;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-Layout Found(const Graph& graph, const std::vector<int>& units) {
-  const Result<Layout> layout = TensorParallel(graph, units);
+Layout Found(const Graph& graph, const std::vector<int>& units, bool divides_sequence = false) {
+  const Result<Layout> layout = TensorParallel(graph, units, divides_sequence);
   EXPECT_TRUE(layout.ok()) << layout.status().ToString();
   return layout.ok() ? *layout : Layout{};
 }
@@ -53,8 +53,27 @@ TEST(TensorParallelTest, MembersComputeWhatOneDeviceDoes) {
          std::vector<std::vector<int>>{{1, 1}, {4, 3, 1}, {1, 1, 1, 1}, {1, 0, 1}}) {
       const Graph graph = SmallTrainingGraph(
           SmallModel(family, family == ModelFamily::kLlama ? 2 : 8, /*tied=*/true));
-      EXPECT_EQ(Violation(graph, GroupOf(graph, Found(graph, units)), TestSeed()), "");
+      for (const bool divides_sequence : {false, true}) {
+        const Layout layout = Found(graph, units, divides_sequence);
+        EXPECT_EQ(Violation(graph, GroupOf(graph, layout), TestSeed()), "") << divides_sequence;
+      }
     }
+  }
+}
+
+// No member has the whole residual stream, or its gradient, but where a linear layer reads it.
+TEST(TensorParallelTest, ADividedSequenceHasNoSumsOfWholeActivations) {
+  for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kGpt2}) {
+    const Graph graph = SmallTrainingGraph(SmallModel(family, 8, /*tied=*/false));
+    const ShardedGraph sharded = GroupOf(graph, Found(graph, {1, 1}, true)).sharded;
+    int scatters = 0;
+    for (const Exchange& exchange : sharded.exchanges) {
+      const Tensor& made = sharded.graph.tensor(exchange.to);
+      const bool stream = made.type.shape.size() == 3 && made.type.shape[2] == 16;
+      EXPECT_FALSE(exchange.form == ExchangeForm::kSum && stream) << made.name;
+      scatters += exchange.form == ExchangeForm::kScatter ? 1 : 0;
+    }
+    EXPECT_EQ(scatters, 2 * (1 + 2 * 2)) << "the embedding or the head, and both halves of layers";
   }
 }
 

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "engine/graph/sharding/tensor_parallel.h"
 #include "engine/program/lowering/lower.h"
+#include "engine/program/memory.h"
 #include "engine/program/verify/verify.h"
 #include "tests/support/graph/groups.h"
 #include "tests/support/graph/random_graph.h"
@@ -89,6 +91,51 @@ TEST(GroupProgramsTest, RandomPlansComputeWhatOneDeviceDoes) {
   EXPECT_GT(without_share, 0);
 }
 
+int64_t BytesSent(const std::vector<Program>& programs) {
+  int64_t bytes = 0;
+  for (const Program& program : programs) {
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.code == Code::kSend) {
+        bytes += program.slots[static_cast<size_t>(instruction.inputs[0])].type.bytes();
+      }
+    }
+  }
+  return bytes;
+}
+
+// Between groups of any sizes, as between two workers.
+TEST(GroupProgramsTest, EachElementCrossesAnEdgeOnce) {
+  const graph::ModelConfig config = SmallModel(graph::ModelFamily::kLlama, 8, /*tied=*/false);
+  const graph::Graph graph = SmallTrainingGraph(config);
+  // Groups by the units of their members; none: one worker.
+  const auto sent = [&](const std::vector<std::vector<int>>& groups) {
+    std::vector<graph::Layout> layouts;
+    std::vector<testing::StageCut> stages;
+    for (const std::vector<int>& units : groups) {
+      int layout = -1;
+      if (!units.empty()) {
+        layout = static_cast<int>(layouts.size());
+        layouts.push_back(*graph::TensorParallel(graph, units));
+      }
+      stages.push_back({.last_segment = 2 * static_cast<int>(stages.size()) + 2, .layout = layout});
+    }
+    const Plan plan = testing::GroupPlan(layouts, {stages}, 2);
+    const Result<Programs> programs = LowerAll(graph, plan);
+    EXPECT_TRUE(programs.ok()) << programs.status().ToString();
+    EXPECT_EQ(Violation(graph, plan, *programs, TestSeed()), "") << Describe(plan, graph);
+    return BytesSent(*programs);
+  };
+  const int64_t between_workers = sent({{}, {}, {}});
+  EXPECT_EQ(between_workers, 2 * 2 * 2 * (2 * 5 * 16 * 8));  // [2, 5, 16] in fp64.
+  const std::vector<std::vector<int>> kinds = {{}, {1, 1}, {4, 3, 1}, {1, 1, 1, 1}};
+  for (const std::vector<int>& outer : kinds) {
+    for (const std::vector<int>& inner : kinds) {
+      EXPECT_EQ(sent({outer, inner, outer}), between_workers)
+          << outer.size() << " and " << inner.size();
+    }
+  }
+}
+
 // Layouts of unlike pipelines rarely agree; those that do not are refused by name.
 TEST(GroupProgramsTest, AnyPlanIsLoweredOrRefused) {
   int lowered = 0;
@@ -124,6 +171,33 @@ TEST(GroupProgramsTest, ValidationComputesTheLossOfOneDevice) {
     ASSERT_TRUE(programs.ok()) << programs.status().ToString();
     EXPECT_EQ(Violation(*graph, plan, *programs, TestSeed()), "") << one.name;
   }
+}
+
+/// The most bytes of values that a member of a group of `members` has, of a model of eight layers.
+int64_t PeakOfGroup(int members, bool divides_sequence) {
+  graph::ModelConfig config;
+  config.hidden_size = 64;
+  config.intermediate_size = 160;
+  config.num_hidden_layers = 8;
+  config.num_attention_heads = config.num_key_value_heads = 8;
+  const auto graph = graph::BuildTrainingGraph(config, {.sequence_length = 256});
+  EXPECT_TRUE(graph.ok()) << graph.status().ToString();
+  const auto layout = graph::TensorParallel(
+      *graph, std::vector<int>(static_cast<size_t>(members), 1), divides_sequence);
+  EXPECT_TRUE(layout.ok()) << layout.status().ToString();
+  const Plan plan = testing::GroupPlan({*layout}, {{{static_cast<int>(graph->segments.size()), 0}}},
+                                       /*microbatches=*/1);
+  const Result<Programs> programs = LowerAll(*graph, plan);
+  EXPECT_TRUE(programs.ok()) << programs.status().ToString();
+  EXPECT_EQ(Verify(*graph, plan, *programs).ToString(), Status::Ok().ToString());
+  return PeakSlotBytes(programs->front());
+}
+
+// What is gathered for a linear layer is gathered again for its weights' gradient, not kept.
+TEST(GroupProgramsTest, ADividedSequenceTakesLessMemory) {
+  const int64_t whole = PeakOfGroup(4, false);
+  const int64_t divided = PeakOfGroup(4, true);
+  EXPECT_LE(static_cast<double>(divided), 0.7 * static_cast<double>(whole));
 }
 
 TEST(GroupProgramsTest, ModelsComputeWhatOneDeviceDoes) {

@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
                                 }
                               }
                             }},
-                      Fault{"PartialSent", "which members of its group do not have whole",
+                      Fault{"PartialSent", "which does not leave its group",
                             [](Programs& p) {
                               const size_t send = Find(p[0], Code::kSend);
                               size_t exchange = 0;

@@ -130,15 +130,30 @@ INSTANTIATE_TEST_SUITE_P(
         StageFault{"PartialBoundary", "leaves the group, or comes to it, but is partial",
                    GroupModel::kTensorParallel,
                    [](StageGraph& g) {
-                     for (auto& [id, whole] : g.whole) {
-                       const auto made =
-                           std::ranges::find(g.sharded.exchanges, whole, &graph::Exchange::to);
-                       if (made != g.sharded.exchanges.end()) {
-                         whole = made->from;
+                     auto& [id, part] = *g.sharded.edges.begin();
+                     for (size_t i = 0; i < g.sharded.shardings.size(); ++i) {
+                       const auto other = static_cast<graph::TensorId>(i);
+                       if (g.sharded.shardings[i].partial() &&
+                           g.sharded.graph.tensor(other).type == g.sharded.graph.tensor(id).type) {
+                         part = other;
                          return;
                        }
                      }
-                     g.whole.begin()->second = g.sharded.exchanges.front().from;
+                   }},
+        StageFault{"EdgeTwice", "is cut and not in parts", GroupModel::kTensorParallel,
+                   [](StageGraph& g) {
+                     graph::TensorId& part = g.sharded.edges.begin()->second;
+                     graph::Sharding twice = g.sharded.shardings[static_cast<size_t>(part)];
+                     twice.held[1].begin = twice.held[0].begin;
+                     g.sharded.graph.tensors.push_back(g.sharded.graph.tensor(part));
+                     g.sharded.shardings.push_back(std::move(twice));
+                     part = static_cast<graph::TensorId>(g.sharded.shardings.size()) - 1;
+                   }},
+        StageFault{"LossPartial", "the loss is partial", GroupModel::kTensorParallel,
+                   [](StageGraph& g) {
+                     g.loss = std::ranges::find(g.sharded.exchanges, ExchangeForm::kSum,
+                                                &graph::Exchange::form)
+                                  ->from;
                    }}),
     [](const ::testing::TestParamInfo<StageFault>& parameter) { return parameter.param.name; });
 

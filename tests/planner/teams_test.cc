@@ -8,7 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "engine/program/plan.h"
+#include "planner/teams/explain_groups.h"
 #include "planner/teams/team_profile.h"
+#include "planner/teams/team_search.h"
 #include "tests/planner/support.h"
 
 namespace heddle::planner {
@@ -17,6 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr graph::Heads kHeads{.query = 16, .key_value = 4};
 
@@ -81,6 +84,66 @@ TEST(TeamsTest, WithoutALargeIslandTeamsCrossHosts) {
   EXPECT_THAT(MakeTeams(kHeads, TwoHosts(4), {1, 1, 1, 1}, 3, {}),
               ElementsAre(Team{.ranks = {0, 1, 2}, .units = {6, 5, 5}}));
   EXPECT_THAT(MakeTeams(kHeads, TwoHosts(2), {1, 1}, 3, {}), IsEmpty());
+}
+
+TEST(TeamsTest, OfSeveralSizesTheFastestIsChosenThatFits) {
+  const graph::Graph graph = LlamaGraph({.layers = 2, .hidden = 256});
+  SearchRequest request{.graph = &graph,
+                        .cluster = ClusterOf({1, 1, 1, 1}, 1e12, 1e-9),
+                        .workers = {},
+                        .microbatches = 1,
+                        .determinism = program::Determinism::kRelaxed};
+  const auto size_of = [](const SearchOutcome& outcome) {
+    return outcome.plan.pipelines.front().stages.front().group.size();
+  };
+  // Of one microbatch a pipeline computes nothing side by side.
+  const auto fast = SearchSizes(request, {1, 2, 4, 8});
+  ASSERT_TRUE(fast.ok()) << fast.status().ToString();
+  EXPECT_EQ(size_of(*fast), 4U);
+  EXPECT_GE(fast->alternatives.size(), 2U);
+  for (const int size : {1, 2, 4}) {
+    const auto alone = SearchTeams(request, size);
+    ASSERT_TRUE(alone.ok()) << alone.status().ToString();
+    EXPECT_LE(fast->plan.predicted_step_seconds, alone->plan.predicted_step_seconds) << size;
+  }
+  // Over slow links each exchange costs more than it divides.
+  request.cluster = ClusterOf({1, 1, 1, 1}, 1e6, 1e-2);
+  request.microbatches = 8;
+  const auto slow = SearchSizes(request, {1, 2, 4, 8});
+  ASSERT_TRUE(slow.ok()) << slow.status().ToString();
+  EXPECT_EQ(size_of(*slow), 1U);
+  // What is in force stays while nothing is clearly better.
+  request.previous = SearchTeams(request, 2)->plan;
+  request.tie = 0.999;
+  EXPECT_EQ(size_of(*SearchSizes(request, {1, 2, 4, 8})), 2U);
+  // No plan at all: the reason is that of single workers.
+  request.previous.reset();
+  for (program::WorkerProfile& worker : request.cluster.workers) {
+    worker.memory_bytes = 1000;
+  }
+  EXPECT_EQ(SearchSizes(request, {1, 2, 4}).status().message(), Search(request).status().message());
+}
+
+TEST(TeamsTest, TheInsideOfAGroupIsExplained) {
+  const graph::Graph graph = LlamaGraph({.layers = 2, .hidden = 256});
+  SearchRequest request{.graph = &graph,
+                        .cluster = ClusterOf({1, 1, 1, 1}, 1e9, 1e-5),
+                        .workers = {},
+                        .microbatches = 8,
+                        .determinism = program::Determinism::kRelaxed};
+  const auto whole = SearchTeams(request, 2);
+  ASSERT_TRUE(whole.ok()) << whole.status().ToString();
+  const std::string text = ExplainGroups(request, whole->plan);
+  EXPECT_THAT(text, HasSubstr(", shares 1 : 1\n    forward: w"));
+  EXPECT_THAT(text, HasSubstr(" sums of "));
+  EXPECT_THAT(text, Not(HasSubstr("scatter")));
+  request.divides_sequence = true;
+  const auto divided = SearchTeams(request, 2);
+  ASSERT_TRUE(divided.ok()) << divided.status().ToString();
+  EXPECT_THAT(ExplainGroups(request, divided->plan), HasSubstr(" scatters of "));
+  const auto single = Search(request);
+  ASSERT_TRUE(single.ok()) << single.status().ToString();
+  EXPECT_EQ(ExplainGroups(request, single->plan), "");
 }
 
 double WholeSeconds(const graph::Graph& graph, const program::WorkerProfile& profile) {

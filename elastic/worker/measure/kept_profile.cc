@@ -7,16 +7,14 @@
 
 #include <fmt/format.h>
 
-#include "engine/graph/operator.h"
-
 namespace heddle::elastic {
 
 Result<KeptProfile> GetProfile(KeptFiles& files,
                                const ProfileKey& key,
                                const std::function<Result<program::WorkerProfile>()>& measure) {
   std::set<std::string> signatures;
-  for (const graph::Node& node : key.graph->nodes) {
-    signatures.insert(graph::NodeSignature(*key.graph, node));
+  for (const program::ProfiledWork::Part& part : key.work->parts) {
+    signatures.insert(part.signature);
   }
   std::string text = fmt::format("{}\n{}\n", key.emulated, key.threads);
   for (const auto& [part, value] : key.arithmetic) {

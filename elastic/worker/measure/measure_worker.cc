@@ -17,16 +17,16 @@ constexpr double kEmulatedSpeed = 0.5;
 
 Result<KeptProfile> ProfileOf(const MeasuredAs& as, KeptFiles& files, Progress& progress) {
   const bool emulated = as.emulation.speed < 1;
-  const ProfileKey key{.graph = as.graph,
+  const ProfileKey key{.work = as.work,
                        .emulated = emulated,
                        .threads = as.threads,
                        .arithmetic = as.device->arithmetic()};
   HEDDLE_ASSIGN_OR_RETURN(KeptProfile kept, GetProfile(files, key, [&] {
                             if (!emulated) {
-                              return runtime::MeasureProfile(*as.graph, *as.device, progress);
+                              return runtime::MeasureProfile(*as.work, *as.device, progress);
                             }
                             runtime::CpuDevice slow({.speed = kEmulatedSpeed});
-                            return runtime::MeasureProfile(*as.graph, slow, progress);
+                            return runtime::MeasureProfile(*as.work, slow, progress);
                           }));
   if (emulated) {
     ScaleProfile(kept.profile, kEmulatedSpeed / as.emulation.speed);

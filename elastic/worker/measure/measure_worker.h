@@ -11,8 +11,8 @@
 #include "comm/communicator.h"
 #include "elastic/planning/measurement.h"
 #include "elastic/worker/measure/kept_files.h"
-#include "engine/graph/graph.h"
 #include "engine/job/job.h"
+#include "engine/program/profiled_work.h"
 #include "engine/runtime/device/device.h"
 
 namespace heddle::elastic {
@@ -20,7 +20,7 @@ namespace heddle::elastic {
 /// The worker that is measured, and the conditions.
 struct MeasuredAs {
   std::string worker;
-  const graph::Graph* graph = nullptr;
+  const program::ProfiledWork* work = nullptr;
   job::Emulation emulation;
   runtime::Device* device = nullptr;  ///< That it computes on.
   int64_t threads = 1;

@@ -24,9 +24,11 @@ Result<std::unique_ptr<Trainer>> Trainer::Create(TrainerOptions options) {
 Result<std::string> Trainer::MeasureProfile() {
   JobContext& context = *context_;
   const TrainerOptions& options = context.options;
+  HEDDLE_ASSIGN_OR_RETURN(const program::ProfiledWork work,
+                          WorkToMeasure(options.job, context.graph));
   const MeasuredAs as{
       .worker = options.worker,
-      .graph = &context.graph,
+      .work = &work,
       .emulation = {.speed = context.device->clock().speed(),
                     .link_bytes_per_second = options.emulation.link_bytes_per_second},
       .device = context.device.get(),

@@ -16,7 +16,7 @@ using Kind = Placement::Kind;
 
 class Completer {
  public:
-  Completer(const Graph& graph, const Layout& layout);
+  Completer(const Graph& graph, const Layout& layout, const std::map<TensorId, Sharding>& edges);
 
   ShardedGraph Run() &&;
 
@@ -28,6 +28,7 @@ class Completer {
   Price PriceOf(const Node& node, const std::vector<OperatorPart>& parts) const;
   void RunParts(NodeId id, const std::vector<OperatorPart>& parts);
   void Apply(NodeId id, const Choice& choice);
+  void Place(TensorId output);
   TensorId Obtain(TensorId id, const Sharding& wanted);
   TensorId AddExchange(ExchangeForm form, TensorId original, TensorId from, const Sharding& wanted);
   TensorId AddTensor(Tensor tensor, Sharding sharding);
@@ -38,10 +39,13 @@ class Completer {
 
   ShardedGraph result_;
   std::map<TensorId, Sharding> placed_;          ///< Activations that the layout places.
+  std::map<TensorId, Sharding> edges_;           ///< What members send or receive.
   std::vector<std::vector<TensorId>> versions_;  ///< By tensor: its forms, see Operand.
 };
 
-Completer::Completer(const Graph& graph, const Layout& layout) {
+Completer::Completer(const Graph& graph,
+                     const Layout& layout,
+                     const std::map<TensorId, Sharding>& edges) {
   result_.graph = graph;
   result_.members = MembersOf(layout);
   result_.shardings.resize(graph.tensors.size());
@@ -62,6 +66,14 @@ Completer::Completer(const Graph& graph, const Layout& layout) {
       placed_[id] = sharding;
     }
   }
+  if (result_.members == 1) {
+    return;
+  }
+  for (const auto& [id, sharding] : edges) {
+    const auto placed = placed_.find(id);
+    edges_[id] =
+        placed != placed_.end() && Alike(placed->second, sharding) ? placed->second : sharding;
+  }
 }
 
 Operand Completer::OperandOf(TensorId id) const {
@@ -77,7 +89,9 @@ Operand Completer::OperandOf(TensorId id) const {
 Target Completer::TargetOf(TensorId id) const {
   const Tensor& tensor = result_.graph.tensor(id);
   Target target{.type = tensor.type, .placed = std::nullopt, .parameter = std::nullopt};
-  if (const auto it = placed_.find(id); it != placed_.end()) {
+  if (const auto edge = edges_.find(id); edge != edges_.end()) {
+    target.placed = edge->second;
+  } else if (const auto it = placed_.find(id); it != placed_.end()) {
     target.placed = it->second;
   }
   if (tensor.kind == TensorKind::kWeightGradient) {
@@ -220,10 +234,25 @@ void Completer::Apply(NodeId id, const Choice& choice) {
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     const TensorId output = node.outputs[o];
     sharding(output) = choice.outputs[o];
-    if (const auto it = placed_.find(output); it != placed_.end()) {
-      const TensorId placed = Obtain(output, it->second);
-      versions(output) = {placed};
-    }
+    Place(output);
+  }
+}
+
+/// Makes the one form of a tensor that its readers have it from.
+void Completer::Place(TensorId output) {
+  const auto take = [&](const Sharding& wanted) {
+    const TensorId made = Obtain(output, wanted);
+    versions(output) = {made};
+    return made;
+  };
+  const auto edge = edges_.find(output);
+  if (edge != edges_.end()) {
+    result_.edges[output] = take(edge->second);
+  }
+  if (const auto placed = placed_.find(output); placed != placed_.end()) {
+    take(placed->second);
+  } else if (edge != edges_.end()) {
+    take({});
   }
 }
 
@@ -305,9 +334,11 @@ ShardedGraph Completer::Run() && {
 
 }  // namespace
 
-Result<ShardedGraph> Complete(const Graph& graph, const Layout& layout) {
+Result<ShardedGraph> Complete(const Graph& graph,
+                              const Layout& layout,
+                              const std::map<TensorId, Sharding>& edges) {
   HEDDLE_RETURN_IF_ERROR(ValidateLayout(graph, layout, /*exact=*/false));
-  return Completer(graph, layout).Run();
+  return Completer(graph, layout, edges).Run();
 }
 
 }  // namespace heddle::graph

@@ -3,6 +3,8 @@
 /// node, and the exchanges that these need.
 #pragma once
 
+#include <map>
+
 #include "engine/graph/sharding/sharded_graph.h"
 
 namespace heddle::graph {
@@ -13,6 +15,11 @@ namespace heddle::graph {
 /// otherwise than it is, once for all readers that need it so. Weight gradients stay as they come
 /// out: their reduction adds partial ones. Where an operator's parts exchange less than the
 /// operator, they replace it. Deterministic. Errors: those of ValidateLayout.
-Result<ShardedGraph> Complete(const Graph& graph, const Layout& layout);
+///
+/// `edges`: tensors that others than the members compute or read, by what each member sends or
+/// receives of them. Members read them from that: as the layout places them, otherwise whole.
+Result<ShardedGraph> Complete(const Graph& graph,
+                              const Layout& layout,
+                              const std::map<TensorId, Sharding>& edges = {});
 
 }  // namespace heddle::graph

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,8 @@ struct ShardedGraph {
   std::vector<Division> divisions;  ///< By node.
   std::vector<Exchange> exchanges;  ///< In the order in which all members make them.
   std::vector<Step> order;
+  /// By tensor that others than the members compute or read: the one that members send or receive.
+  std::map<TensorId, TensorId> edges;
   /// Nodes, by their first output, that no rule divides as their inputs are: every member does all
   /// of their work on gathered tensors.
   std::vector<std::string> replicated;

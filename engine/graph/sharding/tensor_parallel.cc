@@ -12,7 +12,9 @@ namespace {
 
 class Builder {
  public:
-  Builder(const Graph& graph, const std::vector<int>& units) : graph_(graph) {
+  Builder(const Graph& graph, const std::vector<int>& units, bool divides_sequence)
+      : graph_(graph),
+        divides_sequence_(divides_sequence) {
     layout_.cuts = {{.units = units}};
     for (const Node& node : graph.nodes) {
       for (const TensorId input : node.inputs) {
@@ -36,6 +38,9 @@ class Builder {
         Place(node.inputs[1], Placement::Shard(0));
       } else if (op == "cross_entropy") {
         PlaceRows(node.inputs[0], Placement::Shard(0), 0);
+      }
+      if (divides_sequence_ && (op == "add" || op == "embedding")) {
+        Place(node.outputs[0], Placement::Shard(1));
       }
     }
     return std::move(layout_);
@@ -82,6 +87,9 @@ class Builder {
          std::ranges::equal_range(readers_, id, {}, &Reader::first)) {
       if (reader->phase == Phase::kForward && reader->op->name() == "linear") {
         Place(reader->inputs[1], Placement::Shard(1, unit));
+        if (divides_sequence_) {
+          Place(reader->outputs[0], Placement::Shard(1));
+        }
       }
     }
   }
@@ -128,13 +136,16 @@ class Builder {
   }
 
   const Graph& graph_;
+  const bool divides_sequence_;
   std::vector<Reader> readers_;  ///< Ascending.
   Layout layout_;
 };
 
 }  // namespace
 
-Result<Layout> TensorParallel(const Graph& graph, const std::vector<int>& units) {
+Result<Layout> TensorParallel(const Graph& graph,
+                              const std::vector<int>& units,
+                              bool divides_sequence) {
   int64_t sum = 0;
   for (const int share : units) {
     if (share < 0) {
@@ -145,7 +156,7 @@ Result<Layout> TensorParallel(const Graph& graph, const std::vector<int>& units)
   if (sum == 0) {
     return InvalidArgumentError("tensor parallelism: no share has a unit");
   }
-  return Builder(graph, units).Run();
+  return Builder(graph, units, divides_sequence).Run();
 }
 
 std::optional<Heads> FewestHeads(const Graph& graph) {

@@ -15,9 +15,14 @@ namespace heddle::graph {
 /// linear layers before attention or an element-wise activation by output features, those after it
 /// by input features, embedding and head by rows of the vocabulary. Attention is cut between the
 /// groups of query heads that read one key/value head if every share is whole groups, otherwise
-/// between query heads, and members may then share a key/value head. Everything else is whole.
+/// between query heads, and members may then share a key/value head. With `divides_sequence` the
+/// residual stream, and all that is computed position by position between two sums, is cut by
+/// positions (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
+/// 2022): sums become scatters, and what linear layers read is gathered. Everything else is whole.
 /// Errors: kInvalidArgument: no units, a negative share, or a share of some, but too few for a head.
-Result<Layout> TensorParallel(const Graph& graph, const std::vector<int>& units);
+Result<Layout> TensorParallel(const Graph& graph,
+                              const std::vector<int>& units,
+                              bool divides_sequence = false);
 
 /// The heads of an attention.
 struct Heads {

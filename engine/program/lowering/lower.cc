@@ -1,7 +1,6 @@
 #include "engine/program/lowering/lower.h"
 
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "engine/program/lowering/schedule.h"
@@ -59,7 +58,7 @@ class Lowering {
   }
 
   Result<const StageGraph*> GroupOf(const Stage& stage) {
-    const auto key = std::tuple(stage.layout, stage.first_segment, stage.last_segment);
+    const std::vector<int> key = StageGraphKey(plan_, stage);
     auto found = groups_.find(key);
     if (found == groups_.end()) {
       HEDDLE_ASSIGN_OR_RETURN(StageGraph group, BuildStageGraph(graph_, plan_, stage));
@@ -71,7 +70,7 @@ class Lowering {
   const Graph& graph_;
   const Plan& plan_;
   GraphAnalysis analysis_;
-  std::map<std::tuple<int, int, int>, StageGraph> groups_;
+  std::map<std::vector<int>, StageGraph> groups_;  ///< By StageGraphKey.
 };
 
 }  // namespace

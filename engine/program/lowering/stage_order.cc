@@ -86,15 +86,17 @@ class Orderer {
       }
     }
     std::set<TensorId> received;
-    for (const auto& [id, whole] : group_.whole) {
+    std::map<TensorId, TensorId> leaving = group_.sharded.edges;
+    leaving.emplace(graph_.loss, group_.loss);
+    for (const auto& [id, made] : leaving) {
       const Node& producer = graph_.node(graph_.tensor(id).producer);
       if (!Holds(stage_, producer.segment)) {
-        received.insert(whole);
+        received.insert(made);
         continue;
       }
-      wanted.insert(whole);
+      wanted.insert(made);
       if (producer.phase == Phase::kForward) {
-        in_forward.insert(whole);
+        in_forward.insert(made);
       }
     }
     for (const auto& [id, contributions] : group_.contributions) {

@@ -86,17 +86,20 @@ class TemplateBuilder {
   // for another one of the stage; and what leaves the stage or comes from outside.
   void FindCrossings() {
     if (group_ != nullptr) {
-      for (const auto& [id, whole] : group_->whole) {
-        messages_.emplace(whole, id);
+      for (const auto& [id, part] : group_->sharded.edges) {
+        messages_.emplace(part, id);
       }
     }
-    if (!stage_.recompute) {
-      return;
-    }
     for (const StageAction& action : order_.forward) {
+      if (!stage_.recompute && !Gathers(action)) {
+        continue;
+      }
       for (const TensorId output : OutputsOf(action)) {
         made_.emplace(output, action.segment);
       }
+    }
+    if (made_.empty()) {
+      return;
     }
     for (const std::vector<StageAction>* list : {&order_.forward, &order_.backward}) {
       for (const StageAction& action : *list) {
@@ -110,9 +113,20 @@ class TemplateBuilder {
     }
   }
 
+  // Whether all members get what each has a part of by the layout. Only the parts are kept until the
+  // backward.
+  bool Gathers(const StageAction& action) const {
+    if (action.exchange < 0 || ExchangeOf(action).form != graph::ExchangeForm::kGather) {
+      return false;
+    }
+    const TensorId from = ExchangeOf(action).from;
+    return graph_.tensor(from).kind != TensorKind::kParameter &&
+           group_->sharded.shardings[static_cast<size_t>(from)].cut >= 0;
+  }
+
   // With recomputation only what crosses from one segment into another is kept between a
   // microbatch's forward and backward; everything else that a segment's own backward reads is
-  // computed again.
+  // computed again. Without it, what was gathered is gathered again.
   bool IsComputedAgain(TensorId id) const { return made_.count(id) > 0 && kept_.count(id) == 0; }
 
   // The tensor of the job's graph that travels as `id`.
@@ -147,8 +161,7 @@ class TemplateBuilder {
                    "{} has no producer", tensor.name);
       const int source = StageOf(pipeline_, SegmentOf(step.message));
       HEDDLE_CHECK(source >= 0 && source != stage_index_, "{} is not computed yet", tensor.name);
-      const Group& senders = pipeline_.stages[static_cast<size_t>(source)].group;
-      step.peer = senders[static_cast<size_t>(member_) % senders.size()];
+      step.peer = Counterpart(source);
     }
     steps.push_back(std::move(step));
     return value;
@@ -161,12 +174,27 @@ class TemplateBuilder {
     return pass.backward && IsComputedAgain(id) ? again_.at(id) : Original(id, steps);
   }
 
-  // Members without a share receive what the others of their group receive, too: the senders do not
-  // know who reads it.
+  // With whom this worker exchanges its parts of tensors (EdgePartsOf).
+  int Counterpart(int stage) const {
+    const Group& group = pipeline_.stages[static_cast<size_t>(stage)].group;
+    HEDDLE_CHECK(static_cast<size_t>(member_) < group.size(),
+                 "member {} has a part of what travels to a group of {}", member_, group.size());
+    return group[static_cast<size_t>(member_)];
+  }
+
+  // Whether this worker has a part of a tensor.
+  bool HasPart(TensorId id) const {
+    return group_ == nullptr || graph::BoxOf(group_->sharded.shardings[static_cast<size_t>(id)],
+                                             graph_.tensor(id).type.shape, member_)
+                                    .has_value();
+  }
+
+  // Members without a share receive their part, too: the senders do not know who reads it.
   void Receive(const StageAction& action, std::vector<StageStep>& steps) {
     for (const TensorId input : InputsOf(action)) {
       const TensorId message = MessageOf(input);
-      if (message >= 0 && StageOf(pipeline_, SegmentOf(message)) != stage_index_) {
+      if (message >= 0 && StageOf(pipeline_, SegmentOf(message)) != stage_index_ &&
+          HasPart(input)) {
         Original(input, steps);
       }
     }
@@ -221,7 +249,7 @@ class TemplateBuilder {
     if (group_ == nullptr) {
       return job_.loss;
     }
-    return member_ == 0 ? group_->whole.at(job_.loss) : -1;
+    return member_ == 0 ? group_->loss : -1;
   }
 
   void AddContributions(TensorId id, int value, StageStep& step) const {
@@ -245,8 +273,7 @@ class TemplateBuilder {
     }
   }
 
-  // One message to each member of each other stage that reads the tensor. Position q of a group gets
-  // it from position q modulo the senders.
+  // One message to each other stage that reads the tensor.
   void Send(int value, std::vector<StageStep>& steps) {
     const TensorId message = MessageOf(result_.values[static_cast<size_t>(value)]);
     if (message < 0) {
@@ -258,12 +285,10 @@ class TemplateBuilder {
     }
     stages.erase(stage_index_);
     for (const int target : stages) {
-      const Group& receivers = pipeline_.stages[static_cast<size_t>(target)].group;
-      for (size_t q = static_cast<size_t>(member_); q < receivers.size();
-           q += stage_.group.size()) {
-        steps.push_back(
-            {.code = Code::kSend, .peer = receivers[q], .message = message, .inputs = {value}});
-      }
+      steps.push_back({.code = Code::kSend,
+                       .peer = Counterpart(target),
+                       .message = message,
+                       .inputs = {value}});
     }
   }
 
@@ -310,7 +335,7 @@ class TemplateBuilder {
   const graph::Graph& graph_;  ///< The job's, or that of the group's members.
   StageOrder order_;
   std::unordered_map<TensorId, TensorId> messages_;
-  std::unordered_map<TensorId, int> made_;  ///< With recompute: segment of what the forward makes.
+  std::unordered_map<TensorId, int> made_;  ///< What may be made again, and its segment.
   std::unordered_set<TensorId> kept_;
   std::unordered_map<TensorId, int> original_;
   std::unordered_map<TensorId, int> again_;

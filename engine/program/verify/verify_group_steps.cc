@@ -49,7 +49,9 @@ Status VerifyMachine::StepExchange(int rank, const Instruction& instruction) {
     return InternalError("makes exchange {} with others than its group", instruction.exchange);
   }
   const RunKey key{true, instruction.exchange, instruction.microbatch};
-  HEDDLE_RETURN_IF_ERROR(CountGroupRun(rank, key, StageOfRank(rank)->recompute));
+  const bool may_run_again =
+      StageOfRank(rank)->recompute || exchange.form == graph::ExchangeForm::kGather;
+  HEDDLE_RETURN_IF_ERROR(CountGroupRun(rank, key, may_run_again));
   const bool again = worker(rank).runs.at(key) > 1;
   if (instruction.tag != ExchangeTag(exchange.to, instruction.microbatch, again)) {
     return InternalError("makes exchange {} under tag {:#x}, which is another one's",

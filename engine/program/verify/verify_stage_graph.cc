@@ -66,11 +66,17 @@ class Checker {
             VerifyExchange(sharded_, sharded_.exchanges[static_cast<size_t>(step.exchange)]));
       }
     }
-    for (const auto& [id, whole] : group_.whole) {
-      if (ShardingOf(whole).kind != Kind::kReplicate) {
-        return InternalError("{} leaves the group, or comes to it, but is {}",
-                             graph_.tensor(id).name, KindName(ShardingOf(whole)));
+    for (const auto& [id, part] : sharded_.edges) {
+      const Sharding& parts = ShardingOf(part);
+      const graph::TensorType& type = graph_.tensor(id).type;
+      if (parts.kind != Kind::kShard || TypeOf(part) != type ||
+          !graph::Tiles(parts.held, graph::ExtentOf(type.shape, parts.dim))) {
+        return InternalError("{} leaves the group, or comes to it, but is {} and not in parts",
+                             graph_.tensor(id).name, KindName(parts));
       }
+    }
+    if (ShardingOf(group_.loss).kind != Kind::kReplicate) {
+      return InternalError("the loss is {}", KindName(ShardingOf(group_.loss)));
     }
     for (size_t p = 0; p < graph_.parameters.size(); ++p) {
       HEDDLE_RETURN_IF_ERROR(CheckContributions(static_cast<graph::ParameterId>(p)));

@@ -120,7 +120,7 @@ Status VerifyMachine::StepSend(int rank, const Instruction& instruction) {
   if (auto* const tensor = std::get_if<TensorValue>(&value)) {
     const TensorId message = members_.of(rank).MessageOf(tensor->tensor);
     if (message < 0) {
-      return InternalError("sends {}, which members of its group do not have whole",
+      return InternalError("sends {}, which does not leave its group",
                            graph_of(rank).tensor(tensor->tensor).name);
     }
     tensor->tensor = message;
@@ -167,6 +167,11 @@ Result<bool> VerifyMachine::StepRecv(int rank, const Instruction& instruction) {
   if (received.tensor < 0) {
     return InternalError("receives {}, which does not come to its group",
                          graph_.tensor(value->tensor).name);
+  }
+  if (members_.of(rank).PartOf(graph_, value->tensor) !=
+      members_.of(instruction.peer).PartOf(graph_, value->tensor)) {
+    return InternalError("receives another part of {} than worker {} has",
+                         graph_.tensor(value->tensor).name, instruction.peer);
   }
   HEDDLE_RETURN_IF_ERROR(Write(rank, slot, received.tensor, received.microbatch, received));
   return true;

@@ -1,7 +1,6 @@
 #include "engine/program/verify/verify_workers.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "engine/program/slices.h"
 #include "engine/program/stages.h"
@@ -52,12 +51,24 @@ TensorId VerifyWorker::ReceivedAs(TensorId id) const {
   if (group == nullptr) {
     return id;
   }
-  const auto found = group->whole.find(id);
-  return found == group->whole.end() ? -1 : found->second;
+  const auto found = group->sharded.edges.find(id);
+  return found == group->sharded.edges.end() ? -1 : found->second;
+}
+
+std::optional<Box> VerifyWorker::PartOf(const graph::Graph& job, TensorId message) const {
+  const Shape& shape = job.tensor(message).type.shape;
+  if (group == nullptr) {
+    return WholeBox(shape);
+  }
+  const auto found = group->sharded.edges.find(message);
+  return found == group->sharded.edges.end()
+             ? std::nullopt
+             : graph::BoxOf(group->sharded.shardings[static_cast<size_t>(found->second)], shape,
+                            member);
 }
 
 TensorId VerifyWorker::Loss(const graph::Graph& job) const {
-  return group == nullptr ? job.loss : group->whole.at(job.loss);
+  return group == nullptr ? job.loss : group->loss;
 }
 
 bool VerifyWorkers::Holds(int rank, ParameterId parameter, int piece) const {
@@ -106,13 +117,13 @@ Result<VerifyWorkers> VerifyWorkers::Create(const graph::Graph& graph,
     result.holders_.push_back(std::move(holders));
   }
   result.workers_.assign(plan.workers.size(), {.graph = &graph});
-  std::map<std::tuple<int, int, int>, const StageGraph*> groups;
+  std::map<std::vector<int>, const StageGraph*> groups;
   for (const Pipeline& pipeline : plan.pipelines) {
     for (const Stage& stage : pipeline.stages) {
       if (stage.layout < 0 || !std::ranges::binary_search(ranks, stage.group.front())) {
         continue;
       }
-      const StageGraph*& group = groups[{stage.layout, stage.first_segment, stage.last_segment}];
+      const StageGraph*& group = groups[StageGraphKey(plan, stage)];
       if (group == nullptr) {
         HEDDLE_ASSIGN_OR_RETURN(StageGraph built, BuildStageGraph(graph, plan, stage));
         HEDDLE_RETURN_IF_ERROR(VerifyStageGraph(graph, stage, built));
@@ -122,8 +133,8 @@ Result<VerifyWorkers> VerifyWorkers::Create(const graph::Graph& graph,
       result.exchanges_.push_back(
           std::make_unique<VerifyExchanges>(stage.group, pipeline.microbatches));
       std::map<TensorId, TensorId> messages;
-      for (const auto& [id, whole] : group->whole) {
-        messages.emplace(whole, id);
+      for (const auto& [id, part] : group->sharded.edges) {
+        messages.emplace(part, id);
       }
       for (size_t q = 0; q < stage.group.size(); ++q) {
         const int member = static_cast<int>(q);

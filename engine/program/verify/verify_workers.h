@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -55,10 +56,12 @@ struct VerifyWorker {
   /// By tensor of a group's graph that travels: that of the job's graph.
   std::map<graph::TensorId, graph::TensorId> messages = {};
 
-  /// The tensor of the job's graph that travels as `id`; -1: `id` is not whole, or not to travel.
+  /// The tensor of the job's graph that travels as `id`; -1: `id` is not to travel.
   graph::TensorId MessageOf(graph::TensorId id) const;
   /// The tensor of the worker's graph as which a tensor of the job's graph comes.
   graph::TensorId ReceivedAs(graph::TensorId id) const;
+  /// The part of a tensor of the job's graph that the worker sends or receives; nothing: it has none.
+  std::optional<Box> PartOf(const graph::Graph& job, graph::TensorId message) const;
   /// The loss.
   graph::TensorId Loss(const graph::Graph& job) const;
 };

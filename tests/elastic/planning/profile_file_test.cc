@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "elastic/protocol/link_figures.h"
+#include "engine/graph/models/model.h"
 #include "engine/graph/operator.h"
 #include "tests/support/graph/random_graph.h"
 
@@ -151,6 +152,24 @@ TEST_F(ProfileFileTest, WhatWasMeasuredAsSomethingElseIsRefused) {
   EXPECT_THAT(Refusal(), HasSubstr("worker b was measured with another model"));
   file_.workers.pop_back();
   EXPECT_THAT(Refusal(), HasSubstr("worker b of the job is not in it"));
+}
+
+TEST_F(ProfileFileTest, AnotherDivisionOfLayersIsRefused) {
+  const auto graph = graph::BuildTrainingGraph({}, {.sequence_length = 16});
+  ASSERT_TRUE(graph.ok()) << graph.status().ToString();
+  const auto work = WorkToMeasure(job_, *graph);
+  ASSERT_TRUE(work.ok()) << work.status().ToString();
+  for (MeasuredWorker& worker : file_.workers) {
+    for (const program::ProfiledWork::Part& part : work->parts) {
+      worker.measurement.profile.seconds[part.signature] = 0.1;
+    }
+  }
+  EXPECT_TRUE(PlanRequestOf(file_, job_, *graph).ok());
+  job_.parallel.tensor = 2;
+  const auto refused = PlanRequestOf(file_, job_, *graph);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr("worker a was measured with another parallel.tensor or plan"));
 }
 
 TEST_F(ProfileFileTest, WhatIsNoSuchFileIsRefused) {

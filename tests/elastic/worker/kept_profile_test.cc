@@ -14,7 +14,6 @@
 #include <gtest/gtest.h>
 
 #include "base/thread.h"
-#include "engine/graph/operator.h"
 #include "tests/support/graph/random_graph.h"
 
 namespace heddle::elastic {
@@ -24,8 +23,8 @@ class KeptProfileTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::filesystem::remove_all(folder_);
-    for (const graph::Node& node : graph_.nodes) {
-      measured_.seconds[graph::NodeSignature(graph_, node)] = 0.25;
+    for (const program::ProfiledWork::Part& part : work_.parts) {
+      measured_.seconds[part.signature] = 0.25;
     }
     measured_.flops_per_second = 1e9;
     measured_.bytes_per_second = 1e9;
@@ -48,8 +47,8 @@ class KeptProfileTest : public ::testing::Test {
     return std::filesystem::directory_iterator(folder_)->path().string();
   }
 
-  const graph::Graph graph_ = testing::RandomGraph(1, DType::kF32);
-  const ProfileKey key_{.graph = &graph_, .emulated = true, .threads = 1};
+  const program::ProfiledWork work_ = *program::WorkOf(testing::RandomGraph(1, DType::kF32));
+  const ProfileKey key_{.work = &work_, .emulated = true, .threads = 1};
   const std::string folder_ = ::testing::TempDir() + "kept_profile_test";
   program::WorkerProfile measured_;
   std::atomic<int> measurements_ = 0;
@@ -66,8 +65,8 @@ TEST_F(KeptProfileTest, IsMeasuredOnce) {
 
 TEST_F(KeptProfileTest, EmulatedOrNotAndAnyNumberOfThreadsHasItsOwn) {
   ASSERT_TRUE(Ask(key_).ok());
-  ASSERT_TRUE(Ask({.graph = &graph_, .emulated = false, .threads = 1}).ok());
-  ASSERT_TRUE(Ask({.graph = &graph_, .emulated = true, .threads = 2}).ok());
+  ASSERT_TRUE(Ask({.work = &work_, .emulated = false, .threads = 1}).ok());
+  ASSERT_TRUE(Ask({.work = &work_, .emulated = true, .threads = 2}).ok());
   EXPECT_EQ(measurements_, 3);
 }
 

@@ -20,15 +20,12 @@ class MeasureWorkerTest : public ::testing::Test {
         .metrics = &registry_};
     runtime::CpuDevice device(
         {.speed = emulation.speed, .memory_cap_bytes = emulation.memory_bytes});
-    const MeasuredAs as{.worker = worker,
-                        .graph = &graph_,
-                        .emulation = emulation,
-                        .device = &device,
-                        .threads = 1};
+    const MeasuredAs as{
+        .worker = worker, .work = &work_, .emulation = emulation, .device = &device, .threads = 1};
     return MeasureWorker(as, kept_, options, progress_);
   }
 
-  const graph::Graph graph_ = testing::RandomGraph(1, DType::kF32);
+  const program::ProfiledWork work_ = *program::WorkOf(testing::RandomGraph(1, DType::kF32));
   metrics::Registry registry_;
   KeptFiles kept_{""};
   Progress progress_;

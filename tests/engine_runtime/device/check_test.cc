@@ -317,7 +317,7 @@ TEST(DeviceCheck, AProfileOfALargeModelIsWhole) {
   ASSERT_TRUE(device.ok()) << device.status().ToString();
   const graph::Graph graph = LargeModel(DType::kBF16);
   Progress progress;
-  const auto profile = MeasureProfile(graph, **device, progress);
+  const auto profile = MeasureProfile(*program::WorkOf(graph), **device, progress);
   ASSERT_TRUE(profile.ok()) << profile.status().ToString();
   double once = 0;  // Each node one time.
   for (const graph::Node& node : graph.nodes) {

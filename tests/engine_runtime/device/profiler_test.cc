@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 
 program::WorkerProfile Profiled(const graph::Graph& graph, Device& device) {
   Progress progress;
-  const auto profile = MeasureProfile(graph, device, progress);
+  const auto profile = MeasureProfile(*program::WorkOf(graph), device, progress);
   EXPECT_TRUE(profile.ok()) << profile.status().ToString();
   EXPECT_GT(progress.count(), 0);
   return profile.ok() ? *profile : program::WorkerProfile();
@@ -70,7 +70,7 @@ TEST(ProfilerTest, ADeviceThatIsLostIsNamed) {
   const graph::Graph graph = SmallModel(graph::ModelFamily::kLlama, DType::kF32, 0);
   FakeDevice lost({.error_in_work = 40});
   Progress progress;
-  EXPECT_FALSE(MeasureProfile(graph, lost, progress).ok());
+  EXPECT_FALSE(MeasureProfile(*program::WorkOf(graph), lost, progress).ok());
 }
 
 TEST(DeviceMemoryTest, AnEmulatedMemoryIsNoLargerThanTheDevices) {

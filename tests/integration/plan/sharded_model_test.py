@@ -43,10 +43,10 @@ def write_job(folder, name, model, steps=STEPS, sequence=48):
     return job
 
 
-def plan_of(job, folder, name, size, cut, pipelines):
+def plan_of(job, folder, name, size, cut, pipelines, sequence):
     """A plan file with groups of `size` workers: of each pipeline the numbers of segments of its stages."""
     workers = "abcdef"[:size]
-    made = heddle("plan", job, "--json", "--set", f"parallel.tensor={size}",
+    made = heddle("plan", job, "--json", "--set", f"parallel.tensor={size}", "--set", f"parallel.sequence={sequence}",
                   "--set", f"workers=[{', '.join(f'{{name: {worker}}}' for worker in workers)}]")
     assert made.returncode == 0, made.stderr
     plan = json.loads(made.stdout)
@@ -74,11 +74,15 @@ def check_losses(name, model, folder):
     job = write_job(folder, name, model)
     expected = reference.train(EXPORT, job, STEPS, os.path.join(folder, name + "-export"))["losses"]
     whole = 8  # Segments: the embedding, two a layer, the head.
-    cases = {"pair": (2, (1, 1), [[whole]], "[shm]"), "pair-tcp": (2, (1, 1), [[whole]], "[tcp]"),
-             "uneven": (3, (4, 3, 1), [[whole]], "[shm]"), "uneven-tcp": (3, (4, 3, 1), [[whole]], "[tcp]"),
-             "unlike-depth": (2, (1, 1), [[3, whole - 3], [whole]], "[shm, tcp]")}
-    for case, (size, cut, pipelines, transports) in cases.items():
-        plan = plan_of(job, folder, f"{name}-{case}", size, cut, pipelines)
+    unlike_depth = [[3, whole - 3], [whole]]
+    cases = {"pair": (2, (1, 1), [[whole]], "whole", "[shm]"), "pair-tcp": (2, (1, 1), [[whole]], "whole", "[tcp]"),
+             "uneven": (3, (4, 3, 1), [[whole]], "whole", "[shm]"),
+             "uneven-tcp": (3, (4, 3, 1), [[whole]], "whole", "[tcp]"),
+             "unlike-depth": (2, (1, 1), unlike_depth, "whole", "[shm, tcp]"),
+             "uneven-sequence": (3, (4, 3, 1), [[whole]], "divided", "[shm]"),
+             "unlike-depth-sequence": (2, (1, 1), unlike_depth, "divided", "[tcp]")}
+    for case, (size, cut, pipelines, sequence, transports) in cases.items():
+        plan = plan_of(job, folder, f"{name}-{case}", size, cut, pipelines, sequence)
         run = Run(os.path.join(folder, f"{name}-{case}-run"), job,
                   [*plan, "comm.transports=" + transports, "elastic.drift_threshold=100"]).start().finish()
         losses = run.losses()

@@ -300,7 +300,7 @@ DenseOutcome Interpreter::Run() && {
 }
 
 std::vector<graph::Graph> MemberGraphs(const graph::Graph& graph, const program::Plan& plan) {
-  std::map<std::tuple<int, int, int>, graph::ShardedGraph> stages;
+  std::map<std::vector<int>, graph::ShardedGraph> stages;
   std::vector<graph::Graph> graphs;
   for (size_t rank = 0; rank < plan.workers.size(); ++rank) {
     const program::Position position = program::PositionOf(plan, static_cast<int>(rank));
@@ -312,7 +312,7 @@ std::vector<graph::Graph> MemberGraphs(const graph::Graph& graph, const program:
       graphs.push_back(graph);
       continue;
     }
-    const auto key = std::tuple(stage->layout, stage->first_segment, stage->last_segment);
+    const std::vector<int> key = program::StageGraphKey(plan, *stage);
     if (!stages.contains(key)) {
       auto built = program::BuildStageGraph(graph, plan, *stage);
       HEDDLE_CHECK(built.ok(), "{}", built.status().ToString());
