@@ -7,7 +7,8 @@ import time
 import urllib.request
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Every run measures its workers anew: repetitions are independent.
+# Every run measures its workers anew: repetitions are independent. The workers of one run share what is measured, as
+# the processes of a machine do; side by side they would falsify each other's figures.
 os.environ["HEDDLE_CACHE"] = ""
 BINARY = os.path.abspath(os.environ.get("HEDDLE", os.path.join(REPOSITORY, "build", "release", "bin", "heddle")))
 
@@ -48,7 +49,8 @@ class Train:
         os.makedirs(os.path.dirname(self.folder), exist_ok=True)
         self.log = open(self.folder + ".log", "w+", encoding="utf-8", errors="replace")
         try:
-            self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL,
+                                            env={**os.environ, "HEDDLE_CACHE": self.folder + ".cache"})
         except OSError as error:
             raise Failure(f"{BINARY}: {error.strerror}; build it, or name it in HEDDLE") from error
         return self
