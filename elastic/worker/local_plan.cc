@@ -110,11 +110,11 @@ Result<LocalPlan> PlanFor(const planner::SearchRequest& request,
   }
   HEDDLE_ASSIGN_OR_RETURN(const planner::SearchOutcome outcome,
                           planner::SearchSizes(request, parallel.sizes()));
+  HEDDLE_ASSIGN_OR_RETURN(const std::string groups, planner::ExplainGroups(request, outcome.plan));
   return LocalPlan{.plan = outcome.plan,
                    .json = program::PlanToJson(outcome.plan),
                    .text = program::Describe(outcome.plan, graph),
-                   .explanation = planner::Explain(request, outcome) +
-                                  planner::ExplainGroups(request, outcome.plan)};
+                   .explanation = planner::Explain(request, outcome) + groups};
 }
 
 Result<PlanInputs> InputsOf(const PlanRequest& request) {

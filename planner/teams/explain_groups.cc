@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -133,25 +134,25 @@ class GroupDescriber {
 
 }  // namespace
 
-std::string ExplainGroups(const SearchRequest& request, const Plan& plan) {
-  const auto cluster = SelectWorkers(request.cluster, plan.workers);
-  if (!cluster.ok()) {
-    return "";
-  }
-  const GroupDescriber describer(request, plan, *cluster);
-  std::map<std::tuple<int, int, int, bool>, int> kinds;  // How many stages are alike.
+Result<std::string> ExplainGroups(const SearchRequest& request, const Plan& plan) {
+  HEDDLE_ASSIGN_OR_RETURN(const ClusterProfile cluster,
+                          SelectWorkers(request.cluster, plan.workers));
+  const GroupDescriber describer(request, plan, cluster);
+  std::set<std::tuple<int, int, int, bool>> described;
   std::string text;
   for (const program::Pipeline& pipeline : plan.pipelines) {
     for (const Stage& stage : pipeline.stages) {
-      const bool fresh =
-          stage.layout >= 0 && kinds.size() < kMostGroups &&
-          ++kinds[{stage.layout, stage.first_segment, stage.last_segment, stage.recompute}] == 1;
-      const Result<std::string> inside =
-          fresh ? describer.Describe(stage, pipeline.first_microbatch) : std::string();
-      text += inside.ok() ? *inside : "";
+      if (stage.layout < 0 || described.size() == kMostGroups ||
+          !described.emplace(stage.layout, stage.first_segment, stage.last_segment, stage.recompute)
+               .second) {
+        continue;
+      }
+      HEDDLE_ASSIGN_OR_RETURN(const std::string inside,
+                              describer.Describe(stage, pipeline.first_microbatch));
+      text += inside;
     }
   }
-  return text.empty() ? "" : "a microbatch in groups:\n" + text;
+  return text.empty() ? text : "a microbatch in groups:\n" + text;
 }
 
 }  // namespace heddle::planner

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "engine/graph/sharding/tensor_parallel.h"
 #include "planner/search/problem.h"
 #include "planner/teams/team_profile.h"
@@ -306,9 +308,11 @@ Result<SearchOutcome> SearchSizes(const SearchRequest& request, const std::vecto
         (1 - request.tie) * best->plan.predicted_step_seconds) {
       std::swap(*best, *found);
     }
-    others.push_back({.plan = found->plan,
-                      .step_seconds = found->plan.predicted_step_seconds,
-                      .why = "its stages are groups of another size"});
+    const size_t workers = found->plan.pipelines.front().stages.front().group.size();
+    others.push_back(
+        {.plan = found->plan,
+         .step_seconds = found->plan.predicted_step_seconds,
+         .why = fmt::format("its stages have {} worker{} each", workers, workers == 1 ? "" : "s")});
   }
   if (!best) {
     return first;

@@ -133,17 +133,17 @@ TEST(TeamsTest, TheInsideOfAGroupIsExplained) {
                         .determinism = program::Determinism::kRelaxed};
   const auto whole = SearchTeams(request, 2);
   ASSERT_TRUE(whole.ok()) << whole.status().ToString();
-  const std::string text = ExplainGroups(request, whole->plan);
+  const std::string text = *ExplainGroups(request, whole->plan);
   EXPECT_THAT(text, HasSubstr(", shares 1 : 1\n    forward: w"));
   EXPECT_THAT(text, HasSubstr(" sums of "));
   EXPECT_THAT(text, Not(HasSubstr("scatter")));
   request.divides_sequence = true;
   const auto divided = SearchTeams(request, 2);
   ASSERT_TRUE(divided.ok()) << divided.status().ToString();
-  EXPECT_THAT(ExplainGroups(request, divided->plan), HasSubstr(" scatters of "));
+  EXPECT_THAT(*ExplainGroups(request, divided->plan), HasSubstr(" scatters of "));
   const auto single = Search(request);
   ASSERT_TRUE(single.ok()) << single.status().ToString();
-  EXPECT_EQ(ExplainGroups(request, single->plan), "");
+  EXPECT_EQ(*ExplainGroups(request, single->plan), "");
 }
 
 double WholeSeconds(const graph::Graph& graph, const program::WorkerProfile& profile) {

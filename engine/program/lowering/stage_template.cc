@@ -174,7 +174,7 @@ class TemplateBuilder {
     return pass.backward && IsComputedAgain(id) ? again_.at(id) : Original(id, steps);
   }
 
-  // With whom this worker exchanges its parts of tensors (EdgePartsOf).
+  // The worker of another stage whose parts of what travels are this worker's (BuildStageGraph).
   int Counterpart(int stage) const {
     const Group& group = pipeline_.stages[static_cast<size_t>(stage)].group;
     HEDDLE_CHECK(static_cast<size_t>(member_) < group.size(),
