@@ -3,11 +3,14 @@
 over_one           throughput of a group of two equal workers over that of one worker of twice their speed
 prediction_error   measured over predicted step time of a plan with groups, less 1
 mean_error, worst_error   of all plans, their sign left out
-memory_over_predicted   the workers' processes at their peak over what the plan predicts of state and values
+over_link          bytes a second at which a member that comes back gets its state from others' memory, over its link's
+memory_over_predicted   the workers' processes at their peak over what the plan predicts of them
 
 All workers are emulated: together they take at most 1.2 of two cores. The runs of over_one take turns.
 """
+import json
 import os
+import signal
 
 from support import heddle, report
 from support.heddle import Failure, Train
@@ -46,6 +49,7 @@ WARM = 3  # First steps of a run: connections, caches and allocator.
 FULL = {"repetitions": 5, "steps": 12}
 QUICK = {"repetitions": 2, "steps": 6}
 PATIENCE = 300
+LINK = 125e6  # Bytes a second of a link in `moves`, 1 Gbit.
 
 
 def write_job(folder, name, shape, speeds):
@@ -70,7 +74,7 @@ def measured(folder, job, overrides, steps):
         raise Failure(f"{job}: the plan changed")
     events = run.events("step")[WARM:]
     seconds = report.median([event["seconds"] for event in events])
-    memory = figures["heddle_device_memory_peak_bytes"] / figures["heddle_predicted_memory_bytes"]
+    memory = figures["heddle_process_memory_peak_bytes"] / figures["heddle_predicted_process_memory_bytes"]
     return seconds, plans[0]["predicted_step_seconds"], events[0]["tokens"], memory
 
 
@@ -106,8 +110,38 @@ def predictions(options, settings, rows):
     rows.add(case, "heddle", True, "worst_error", max(errors), "ratio")
 
 
+def moves(options, settings, rows):
+    """Of two pairs one member is killed, and comes back: the others have its state."""
+    found = []
+    for number in range(options.repeat or settings["repetitions"]):
+        job = write_job(options.folder, "moves", LARGE, [0.25] * 4)
+        run = Train(os.path.join(options.folder, f"moves-{number}"), job,
+                    ["parallel.tensor=2", "elastic.restart=true",
+                     *(f"workers.{worker}.emulate.link=1Gbit" for worker in range(4))]).start()
+        try:
+            wait_for(run, "its first steps", lambda: len(run.events("step")) >= WARM)
+            with open(os.path.join(run.folder, "job.json"), encoding="utf-8") as file:
+                os.kill(json.load(file)["workers"][3]["pid"], signal.SIGKILL)
+            wait_for(run, "the state of the killed one", lambda: transfers(run))
+            found += [moved["bytes"] / moved["seconds"] / LINK for moved in transfers(run)]
+        finally:
+            run.stop()
+    rows.add({"hidden": LARGE["hidden"], "moves": len(found)}, "heddle", True,
+             "over_link", report.median(found), "ratio")
+
+
+def wait_for(run, what, condition):
+    heddle.wait_until(what, lambda: run.check_running() or condition(), PATIENCE)
+
+
+def transfers(run):
+    return [event for event in run.events("state_moved") if event["bytes"] > 0 and event["seconds"] > 0]
+
+
 def run(options, rows):
     settings = QUICK if options.quick else FULL
+    if options.only in "moves":
+        moves(options, settings, rows)
     if options.only in "one":
         against_one(options, settings, rows)
     if options.only in "predictions":

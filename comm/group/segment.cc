@@ -14,25 +14,16 @@ namespace heddle::comm {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kSmallBytes = size_t{64} << 10;
-/// Bytes of all members' bulk stages of one turn together, so that fewer members have larger
-/// stages. A large block saves waits, but an urgent message on the same core waits for it.
-constexpr size_t kBulkBytes = size_t{1} << 20;
-/// The most members with small stages of full size; with more members the segment does not grow.
-constexpr size_t kFullMembers = 8;
-
-size_t Pages(size_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
-}
 
 }  // namespace
 
 SegmentLayout::SegmentLayout(int members) {
   const auto count = static_cast<size_t>(members);
-  const size_t crowd = std::max<size_t>(1, (count + kFullMembers - 1) / kFullMembers);
-  small_bytes = Pages(kSmallBytes / crowd);
-  bulk_bytes = Pages(kBulkBytes / count);
-  control_bytes = Pages(sizeof(SegmentSlotHeader) + count * sizeof(SegmentBlock));
+  const SegmentStages stages = StagesOf(members);
+  small_bytes = stages.small_bytes;
+  bulk_bytes = stages.bulk_bytes;
+  const size_t control = sizeof(SegmentSlotHeader) + count * sizeof(SegmentBlock);
+  control_bytes = (control + kPage - 1) / kPage * kPage;
   slot_bytes = control_bytes + count * 2 * (small_bytes + bulk_bytes);
   total_bytes = kSegmentSlots * slot_bytes;
 }

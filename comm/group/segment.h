@@ -25,17 +25,13 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/system/yield_gate.h"
+#include "comm/cost/segment_sizes.h"
 #include "comm/group/segment_regions.h"
 #include "comm/message/call_signature.h"
 #include "comm/message/channel.h"
 #include "comm/transport/shared_memory.h"
 
 namespace heddle::comm {
-
-/// The most members of a group with a segment; larger groups on one host exchange messages instead.
-inline constexpr int kMaxSharing = 64;
-/// Collectives of one group that may be in its segment at once; further ones exchange messages.
-inline constexpr int kSegmentSlots = 4;
 
 /// Key spaces (call_signature.h) of the messages that form a segment, and of those that notify
 /// members that a call is done by messages instead of the segment.

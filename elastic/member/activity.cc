@@ -123,6 +123,7 @@ void Activity::EndMove(const StateMoved& event,
   ready_.emplace();
   ready_->set_generation(event.generation);
   ready_->set_seconds(event.seconds);
+  ready_->set_transfer_seconds(event.transfer_seconds);
   for (const auto& [kind, bytes] : event.bytes) {
     (*ready_->mutable_moved_bytes())[kind] = bytes;
   }

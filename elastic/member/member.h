@@ -59,6 +59,7 @@ struct StateMoved {
   /// Received bytes by kind of source: "memory", "replica", "checkpoint".
   std::map<std::string, int64_t> bytes;
   double seconds = 0;
+  double transfer_seconds = 0;  ///< Of `seconds`, while state went to or from other workers.
   /// After kDataLoss: one entry for each worker whose data did not match their hashes.
   std::vector<wire::Ready::Refused> refused = {};
   wire::Certificate certificate = {};  ///< Digests of the moved state.

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "elastic/planning/measurement.h"
 #include "elastic/planning/plan_programs.h"
+#include "elastic/planning/process_memory.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/program/state.h"
 #include "planner/predictor/simulator.h"
@@ -160,8 +161,10 @@ PlanOutcome JobPlanner::Plan(const Job& job,
     HEDDLE_ASSIGN_OR_RETURN(planner::SearchRequest search,
                             SearchFor(parsed->config, graph, request));
     search.stop = stop;
-    HEDDLE_ASSIGN_OR_RETURN(const program::Plan plan, ChoosePlan(parsed->config, request, search));
+    HEDDLE_ASSIGN_OR_RETURN(program::Plan plan, ChoosePlan(parsed->config, request, search));
     HEDDLE_ASSIGN_OR_RETURN(const auto programs, program::LowerAll(graph, plan));
+    plan.predicted_process_bytes =
+        ProcessBytes(parsed->config, graph, plan, programs, search.cluster);
     outcome.members = plan.workers;
     HEDDLE_RETURN_IF_ERROR(TakePrograms(graph, plan, programs, outcome));
     outcome.predicted_step_seconds = plan.predicted_step_seconds;

@@ -6,10 +6,12 @@
 #include "base/system/file.h"
 #include "base/system/host.h"
 #include "elastic/planning/job_planner.h"
+#include "elastic/planning/process_memory.h"
 #include "elastic/planning/profile_file.h"
 #include "elastic/worker/measure/local_links.h"
 #include "elastic/worker/measure/measure_worker.h"
 #include "engine/job/job.h"
+#include "engine/program/lowering/lower.h"
 #include "engine/runtime/device/blas.h"
 #include "engine/runtime/device/device.h"
 #include "planner/teams/explain_groups.h"
@@ -95,8 +97,9 @@ Result<PlanRequest> MeasureRequest(const std::string& save_path,
 
 Result<LocalPlan> PlanFor(const planner::SearchRequest& request,
                           PlanChoice choice,
-                          const job::ParallelSection& parallel) {
+                          const job::JobConfig& job) {
   const graph::Graph& graph = *request.graph;
+  const job::ParallelSection& parallel = job.parallel;
   if (choice == PlanChoice::kUniform) {
     if (parallel.tensor > 1) {
       return InvalidArgumentError(
@@ -108,8 +111,11 @@ Result<LocalPlan> PlanFor(const planner::SearchRequest& request,
     return LocalPlan{
         .plan = plan, .json = program::PlanToJson(plan), .text = text, .explanation = text};
   }
-  HEDDLE_ASSIGN_OR_RETURN(const planner::SearchOutcome outcome,
+  HEDDLE_ASSIGN_OR_RETURN(planner::SearchOutcome outcome,
                           planner::SearchSizes(request, parallel.sizes()));
+  HEDDLE_ASSIGN_OR_RETURN(const auto programs, program::LowerAll(graph, outcome.plan));
+  outcome.plan.predicted_process_bytes =
+      ProcessBytes(job, graph, outcome.plan, programs, request.cluster);
   HEDDLE_ASSIGN_OR_RETURN(const std::string groups, planner::ExplainGroups(request, outcome.plan));
   return LocalPlan{.plan = outcome.plan,
                    .json = program::PlanToJson(outcome.plan),
@@ -154,7 +160,7 @@ Result<LocalPlan> PlanLocally(const LocalPlanOptions& options) {
                               ? MeasureRequest(options.save_profile_path, job, graph)
                               : ReadRequest(options.profile_path, job, graph));
   HEDDLE_ASSIGN_OR_RETURN(const planner::SearchRequest search, SearchFor(job, graph, request));
-  HEDDLE_ASSIGN_OR_RETURN(LocalPlan plan, PlanFor(search, options.choice, job.parallel));
+  HEDDLE_ASSIGN_OR_RETURN(LocalPlan plan, PlanFor(search, options.choice, job));
   HEDDLE_ASSIGN_OR_RETURN(plan.inputs, InputsOf(request));
   return plan;
 }

@@ -161,6 +161,9 @@ std::string PlanToJson(const Plan& plan) {
                {"predicted_step_seconds", plan.predicted_step_seconds},
                {"predicted_peak_bytes", plan.predicted_peak_bytes},
                {"transports", plan.transports}};
+  if (!plan.predicted_process_bytes.empty()) {
+    json["predicted_process_bytes"] = plan.predicted_process_bytes;
+  }
   for (const graph::Layout& layout : plan.layouts) {
     json["layouts"].push_back(ToJson(layout));
   }
@@ -195,9 +198,15 @@ Result<Plan> PlanFromJson(std::string_view text) {
     }
   }
   plan.predicted_step_seconds = reader.NonNegative("predicted_step_seconds");
-  reader.Array("predicted_peak_bytes", [&](const Json& element, const std::string& path) {
-    plan.predicted_peak_bytes.push_back(reader.ToInteger(element, path, 0, kIntegerMax));
-  });
+  const auto read_bytes = [&](const char* name, std::vector<int64_t>& bytes) {
+    reader.Array(name, [&](const Json& element, const std::string& path) {
+      bytes.push_back(reader.ToInteger(element, path, 0, kIntegerMax));
+    });
+  };
+  read_bytes("predicted_peak_bytes", plan.predicted_peak_bytes);
+  if (reader.Has("predicted_process_bytes")) {
+    read_bytes("predicted_process_bytes", plan.predicted_process_bytes);
+  }
   reader.Array("transports", [&](const Json& row, const std::string& path) {
     plan.transports.emplace_back();
     reader.Elements(row, path, [&](const Json& element, const std::string& where) {
@@ -215,7 +224,8 @@ std::string ProfileToJson(const WorkerProfile& profile) {
                {"bytes_per_second", profile.bytes_per_second},
                {"instruction_seconds", profile.instruction_seconds},
                {"memory_bytes", profile.memory_bytes},
-               {"scratch_bytes", profile.scratch_bytes}});
+               {"scratch_bytes", profile.scratch_bytes},
+               {"process_bytes", profile.process_bytes}});
 }
 
 Result<WorkerProfile> ProfileFromJson(std::string_view text) {
@@ -232,6 +242,7 @@ Result<WorkerProfile> ProfileFromJson(std::string_view text) {
   profile.instruction_seconds = reader.NonNegative("instruction_seconds");
   profile.memory_bytes = reader.Integer("memory_bytes", 0, kIntegerMax);
   profile.scratch_bytes = reader.Integer("scratch_bytes", 0, kIntegerMax);
+  profile.process_bytes = reader.Integer("process_bytes", 0, kIntegerMax);
   HEDDLE_RETURN_IF_ERROR(reader.Finish());
   return profile;
 }

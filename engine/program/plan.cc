@@ -34,6 +34,10 @@ Status ValidateWorkers(const Plan& plan) {
     return InvalidArgumentError("plan: predicted_peak_bytes has {} entries for {} workers",
                                 plan.predicted_peak_bytes.size(), count);
   }
+  if (!plan.predicted_process_bytes.empty() && plan.predicted_process_bytes.size() != count) {
+    return InvalidArgumentError("plan: predicted_process_bytes has {} entries for {} workers",
+                                plan.predicted_process_bytes.size(), count);
+  }
   if (!plan.transports.empty() && plan.transports.size() != count) {
     return InvalidArgumentError("plan: transports has {} rows for {} workers",
                                 plan.transports.size(), count);

@@ -63,7 +63,9 @@ struct Plan {
   /// Whether the holders of a matrix divide its master and moments among them (slices.h).
   bool divides_optimizer = false;
   double predicted_step_seconds = 0;
-  std::vector<int64_t> predicted_peak_bytes = {};  ///< By worker.
+  std::vector<int64_t> predicted_peak_bytes = {};  ///< By worker: state and values.
+  /// By worker: what its process takes of its host's memory; empty: unknown.
+  std::vector<int64_t> predicted_process_bytes = {};
   /// transports[a][b]: the transport that comm reported for the pair; empty: unknown.
   std::vector<std::vector<std::string>> transports = {};
 

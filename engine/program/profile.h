@@ -20,7 +20,9 @@ struct WorkerProfile {
   double bytes_per_second = 0;     ///< Rate of element-wise work; prices nodes not measured.
   double instruction_seconds = 0;  ///< Fixed cost of an instruction.
   int64_t memory_bytes = 0;        ///< Limit for state and values; 0: unknown, unlimited.
-  int64_t scratch_bytes = 0;       ///< Taken by kernels beside values; not in memory_bytes.
+  int64_t scratch_bytes =
+      0;  ///< Most that a kernel takes beside values; on a card not in memory_bytes.
+  int64_t process_bytes = 0;  ///< Of the host's memory, taken by the process beside tensors.
 
   /// Seconds of one execution of `node`: measured; else from measured nodes that differ from it in
   /// size alone, as the shares of a layer do, along the line through the nearest two; else

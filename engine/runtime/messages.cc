@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/program/memory.h"
 #include "engine/runtime/device/tensor.h"
 
 namespace heddle::runtime {
@@ -14,8 +15,7 @@ Messages::Messages(comm::Communicator* group, Device& device, SharedTensors* sha
 // True if the network devices of both ends carry the message from memory to memory. Another
 // transport copies it, and would then copy it twice.
 bool Messages::IsPlaced(int peer, const graph::TensorType& type) const {
-  return shared_ != nullptr && type.bytes() >= static_cast<int64_t>(SharedTensors::kLeastBytes) &&
-         group_->places(peer);
+  return shared_ != nullptr && type.bytes() >= program::kLeastSharedBytes && group_->places(peer);
 }
 
 Copied Messages::Fetch(int peer, const at::Tensor& value, const graph::TensorType& type) {

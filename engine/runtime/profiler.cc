@@ -10,8 +10,10 @@
 #include <c10/core/InferenceMode.h>
 
 #include "base/clock.h"
+#include "base/system/process_memory.h"
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
+#include "engine/runtime/device/host_memory.h"
 #include "engine/runtime/device/tensor.h"
 #include "engine/runtime/kernel.h"
 
@@ -201,15 +203,12 @@ Result<Samples> SamplesOf(const program::ProfiledWork& work, Device& device) {
 }
 
 /// Returns the most bytes that a kernel takes beside its operands and results while it runs, and
-/// those that libraries keep from their first call on. What the host's memory holds is not known.
+/// those that libraries keep from their first call on.
 Result<int64_t> ScratchBytes(const Samples& samples, Bench& bench) {
   int64_t most = 0;
   int64_t kept = 0;
   Device& device = bench.device;
   for (const auto& sample : samples) {
-    if (device.is_host()) {
-      break;
-    }
     const int64_t before = device.memory_in_use();
     device.ForgetPeak();
     HEDDLE_RETURN_IF_ERROR(device.Measure({[sample] { sample->Run(); }}).status());
@@ -263,6 +262,10 @@ Result<program::WorkerProfile> MeasureProfile(const program::ProfiledWork& work,
   Result<program::WorkerProfile> profile = InternalError("nothing was measured");
   try {
     profile = Measure(work, bench);
+    if (profile.ok()) {
+      ForgetResidentPeak();  // Of what was measured, too.
+      profile->process_bytes = std::max<int64_t>(0, ResidentBytes() - HostTensorBytes());
+    }
   } catch (const std::exception& error) {  // libtorch's.
     profile = InternalError("profiling: {}", error.what());
   }

@@ -1,7 +1,6 @@
 #include "engine/runtime/shared_tensors.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <span>
 #include <utility>
@@ -11,23 +10,10 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "engine/program/memory.h"
 #include "engine/runtime/device/tensor.h"
 
 namespace heddle::runtime {
-
-namespace {
-
-/// Each slab is a descriptor and a registration, so there are few.
-constexpr size_t kSlabBytes = size_t{16} << 20;
-
-// Pieces are of few sizes, so that they serve again: four in each doubling, whole pages from
-// kLeastBytes on.
-size_t PieceBytes(size_t bytes) {
-  const size_t step = std::bit_floor(bytes) / 4;
-  return (bytes + step - 1) / step * step;
-}
-
-}  // namespace
 
 class SharedTensors::Pool {
  public:
@@ -60,7 +46,8 @@ class SharedTensors::Pool {
       if (endpoint_ == nullptr) {
         return nullptr;
       }
-      auto slab = endpoint_->AllocateShared(std::max(piece, kSlabBytes));
+      auto slab = endpoint_->AllocateShared(
+          std::max(piece, static_cast<size_t>(program::kSharedSlabBytes)));
       if (!slab.ok()) {
         LogWarning("messages and sums are copied once more: {}", slab.status().message());
         endpoint_ = nullptr;
@@ -88,8 +75,9 @@ SharedTensors::~SharedTensors() {
 }
 
 at::Tensor SharedTensors::Empty(const graph::TensorType& type) {
-  const auto bytes = static_cast<size_t>(type.bytes());
-  const size_t piece = bytes < kLeastBytes ? 0 : PieceBytes(bytes);
+  const int64_t bytes = type.bytes();
+  const auto piece = static_cast<size_t>(
+      bytes < program::kLeastSharedBytes ? 0 : program::SharedPieceBytes(bytes));
   std::byte* const memory = piece == 0 ? nullptr : pool_->Take(piece);
   if (memory == nullptr) {
     return HostTensor(type);

@@ -17,10 +17,6 @@ namespace heddle::runtime {
 /// A pool of shared memory for tensors. Thread: any.
 class SharedTensors {
  public:
-  /// The least bytes of a tensor in shared memory; a smaller one is copied faster than it is
-  /// shared.
-  static constexpr size_t kLeastBytes = size_t{32} << 10;
-
   /// Creates a pool whose memory comes from `endpoint`, which outlives it.
   explicit SharedTensors(comm::Endpoint& endpoint);
   /// The memory stays until the last tensor is gone.
@@ -29,7 +25,7 @@ class SharedTensors {
   SharedTensors& operator=(const SharedTensors&) = delete;
 
   /// Returns an uninitialised contiguous CPU tensor. It is in ordinary memory if it has fewer than
-  /// kLeastBytes bytes, or if no shared memory is to be had, which is logged once. The tensor's
+  /// program::kLeastSharedBytes bytes, or if no shared memory is to be had, which is logged once. The tensor's
   /// memory is reused when its last reference is gone, and freed with the last tensor and the pool.
   at::Tensor Empty(const graph::TensorType& type);
 

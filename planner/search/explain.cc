@@ -27,6 +27,9 @@ std::string WorkerLines(const SearchRequest& request, const SearchOutcome& outco
     if (rank < simulation.busy.size() && simulation.step_seconds > 0) {
       text += fmt::format(", busy {:.1f} %", 100 * simulation.busy[rank] / simulation.step_seconds);
     }
+    if (rank < plan.predicted_process_bytes.size()) {
+      text += fmt::format(", process {}", Bytes(plan.predicted_process_bytes[rank]));
+    }
     text += '\n';
   }
   return text;

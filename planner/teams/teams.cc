@@ -9,7 +9,8 @@
 namespace heddle::planner {
 namespace {
 
-/// Shares in whole groups of heads that cost less than this are taken before finer ones.
+/// Simpler shares that cost less than this are taken before finer ones: speeds are not measured
+/// better.
 constexpr double kWorthFiner = 1.05;
 
 /// `units` units divided so that the slowest member ends as early as possible; one each at least.
@@ -45,11 +46,20 @@ double Imbalance(const std::vector<double>& speeds, const std::vector<int>& shar
 
 std::vector<int> UnitsFor(const graph::Heads& heads, const std::vector<double>& speeds) {
   std::vector<int> fine = Apportion(speeds, heads.query);
-  if (heads.key_value < std::ssize(speeds)) {
-    return fine;
+  const auto suffices = [&](const std::vector<int>& units) {
+    return Imbalance(speeds, units) <= kWorthFiner * Imbalance(speeds, fine);
+  };
+  std::vector<int> even(speeds.size(), 1);
+  if (heads.query % std::ssize(speeds) == 0 && suffices(even)) {
+    return even;
   }
-  std::vector<int> coarse = Apportion(speeds, heads.key_value);
-  return Imbalance(speeds, coarse) <= kWorthFiner * Imbalance(speeds, fine) ? coarse : fine;
+  if (heads.key_value >= std::ssize(speeds)) {
+    std::vector<int> coarse = Apportion(speeds, heads.key_value);
+    if (suffices(coarse)) {
+      return coarse;
+    }
+  }
+  return fine;
 }
 
 /// The islands without those who are in a team; everybody in one if no island has `size` workers.

@@ -18,9 +18,9 @@ struct Team {
 
 /// Teams of `size` workers each, `kept` first. Other teams' members are of one island
 /// (comm/cost/islands.h), if any island has so many, and of about the same speed; what is left of
-/// an island is in no team. Shares are in proportion to speeds, in whole groups of the query heads
-/// that read one key/value head unless that costs more than 5 %; those of a kept team stay as they
-/// are unless others are 5 % better. `speeds`: by rank. Pure.
+/// an island is in no team. Shares are in proportion to speeds, but equal, or else in whole groups of
+/// the query heads that read one key/value head, unless that costs more than 5 %; those of a kept
+/// team stay as they are unless others are 5 % better. `speeds`: by rank. Pure.
 std::vector<Team> MakeTeams(const graph::Heads& heads,
                             const comm::LinkTable& links,
                             const std::vector<double>& speeds,

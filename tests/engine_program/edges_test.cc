@@ -228,7 +228,8 @@ TEST(EdgesTest, PlansAndProfilesAreWrittenLikeThis) {
   profile.worker = "\xff";
   EXPECT_EQ(ProfileToJson(profile),
             "{\n  \"bytes_per_second\": 0.0,\n  \"flops_per_second\": 0.0,\n"
-            "  \"instruction_seconds\": 0.0,\n  \"memory_bytes\": 0,\n  \"scratch_bytes\": 0,\n"
+            "  \"instruction_seconds\": 0.0,\n  \"memory_bytes\": 0,\n  \"process_bytes\": 0,\n"
+            "  \"scratch_bytes\": 0,\n"
             "  \"seconds\": {},\n  \"worker\": \"\xef\xbf\xbd\"\n}");
 }
 

@@ -23,6 +23,7 @@ void ExpectEqual(const Plan& a, const Plan& b) {
   EXPECT_EQ(a.determinism, b.determinism);
   EXPECT_EQ(a.predicted_step_seconds, b.predicted_step_seconds);
   EXPECT_EQ(a.predicted_peak_bytes, b.predicted_peak_bytes);
+  EXPECT_EQ(a.predicted_process_bytes, b.predicted_process_bytes);
   EXPECT_EQ(a.transports, b.transports);
 }
 
@@ -33,6 +34,9 @@ TEST(PlanJsonTest, RandomPlansSurviveARoundTrip) {
     plan.determinism = seed % 2 == 0 ? Determinism::kExact : Determinism::kRelaxed;
     plan.predicted_step_seconds = 0.1 * static_cast<double>(seed % 1000) / 3;
     plan.predicted_peak_bytes.assign(plan.workers.size(), static_cast<int64_t>(seed) << 20);
+    if (seed % 3 != 0) {
+      plan.predicted_process_bytes.assign(plan.workers.size(), static_cast<int64_t>(seed) << 21);
+    }
     plan.transports.assign(plan.workers.size(),
                            std::vector<std::string>(plan.workers.size(), "shm"));
     const Result<Plan> read = PlanFromJson(PlanToJson(plan));

@@ -89,6 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
                 [](Plan& p) { p.pipelines[0].stages[0].ahead = -1; }},
         BadPlan{"PeakBytes", "predicted_peak_bytes has 1 entries",
                 [](Plan& p) { p.predicted_peak_bytes = {1}; }},
+        BadPlan{"ProcessBytes", "predicted_process_bytes has 1 entries",
+                [](Plan& p) { p.predicted_process_bytes = {1}; }},
         BadPlan{"TransportRows", "transports has 1 rows", [](Plan& p) { p.transports = {{}}; }},
         BadPlan{"TransportColumns", "transports[2] has 0 entries",
                 [](Plan& p) {

@@ -67,6 +67,15 @@ TEST(TeamsTest, SharesAreWholeGroupsOfHeadsWhereThatCostsLittle) {
   EXPECT_THAT(units({1, 1, 1, 1, 1, 1, 1, 1}), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1));
 }
 
+TEST(TeamsTest, SharesAreEqualWithinWhatIsMeasuredOfSpeeds) {
+  constexpr graph::Heads kMany{.query = 64, .key_value = 64};
+  const auto units = [&](double first) {
+    return MakeTeams(kMany, TwoHosts(4), {first, 1, 1, 1}, 2, {}).at(0).units;
+  };
+  EXPECT_THAT(units(1.08), ElementsAre(1, 1));
+  EXPECT_THAT(units(1.2), ElementsAre(35, 29));
+}
+
 TEST(TeamsTest, TeamsStayTogetherWhileTheyAreThere) {
   const comm::LinkTable links = TwoHosts(8);
   const Team slow{.ranks = {2, 6}, .units = {1, 1}};

@@ -14,7 +14,9 @@ namespace {
 void TellSources(const std::map<std::string, wire::Ready>& ready, Outbox& out) {
   std::map<std::string, int64_t> sources;
   int64_t bytes = 0;
+  double seconds = 0;
   for (const auto& [name, message] : ready) {
+    seconds = std::max(seconds, message.transfer_seconds());
     for (const auto& [kind, amount] : message.moved_bytes()) {
       sources[kind] += amount;
       bytes += amount;
@@ -24,7 +26,8 @@ void TellSources(const std::map<std::string, wire::Ready>& ready, Outbox& out) {
   for (const auto& [kind, amount] : sources) {
     text += (text.size() > 1 ? ", " : "") + QuoteJson(kind) + ": " + std::to_string(amount);
   }
-  out.Log("state_moved", {{"bytes", bytes}, {"sources", RawJson{text + "}"}}});
+  out.Log("state_moved",
+          {{"bytes", bytes}, {"sources", RawJson{text + "}"}}, {"seconds", seconds}});
 }
 
 // Starts to watch for drift from what the new plan counts on.

@@ -37,12 +37,19 @@ StepStats::StepStats(metrics::Registry& registry)
                             "State and live values of this worker in the last step, at most.")),
       predicted_memory_bytes_(
           registry.GetGauge("heddle_predicted_memory_bytes", "The same as the plan predicts it.")),
+      process_peak_bytes_(
+          registry.GetGauge("heddle_process_memory_peak_bytes",
+                            "The most memory of its host that this worker's process has taken.")),
+      predicted_process_bytes_(
+          registry.GetGauge("heddle_predicted_process_memory_bytes",
+                            "Memory of its host that the plan expects this worker's process to "
+                            "take.")),
       device_memory_bytes_(registry.GetGauge(
           "heddle_device_memory_bytes",
-          "Memory of its device that this worker's process used after the last step.")),
+          "Memory of its device that this worker's tensors used after the last step.")),
       device_memory_peak_bytes_(registry.GetGauge(
           "heddle_device_memory_peak_bytes",
-          "The most memory of its device that this worker's process has used so far.")),
+          "The most memory of its device that this worker's tensors have used so far.")),
       seconds_(
           registry.GetHistogram("heddle_step_seconds",
                                 "Time of a step.",
@@ -66,6 +73,8 @@ void StepStats::Show(const StepShown& shown) {
   show(waiting_seconds_, shown.waiting_seconds);
   show(memory_bytes_, static_cast<double>(shown.memory_bytes));
   show(predicted_memory_bytes_, shown.predicted_memory_bytes);
+  show(process_peak_bytes_, static_cast<double>(shown.process_peak_bytes));
+  show(predicted_process_bytes_, shown.predicted_process_bytes);
   show(device_memory_bytes_, static_cast<double>(shown.device_memory_bytes));
   show(device_memory_peak_bytes_, static_cast<double>(shown.device_memory_peak_bytes));
   seconds_.Observe(shown.seconds);
@@ -76,7 +85,8 @@ void StepStats::Clear() {
   for (metrics::Gauge* const gauge :
        {&step_, &generation_, &loss_, &gradient_norm_, &tokens_per_second_, &predicted_seconds_,
         &busy_seconds_, &predicted_busy_seconds_, &waiting_seconds_, &memory_bytes_,
-        &predicted_memory_bytes_, &device_memory_bytes_, &device_memory_peak_bytes_}) {
+        &predicted_memory_bytes_, &process_peak_bytes_, &predicted_process_bytes_,
+        &device_memory_bytes_, &device_memory_peak_bytes_}) {
     gauge->Clear();
   }
 }

@@ -23,6 +23,8 @@ struct StepShown {
   double waiting_seconds = 0;
   int64_t memory_bytes = 0;
   std::optional<int64_t> predicted_memory_bytes;
+  int64_t process_peak_bytes = 0;
+  std::optional<int64_t> predicted_process_bytes;
   int64_t device_memory_bytes = 0;
   int64_t device_memory_peak_bytes = 0;
 };
@@ -49,6 +51,8 @@ class StepStats {
   metrics::Gauge& waiting_seconds_;
   metrics::Gauge& memory_bytes_;
   metrics::Gauge& predicted_memory_bytes_;
+  metrics::Gauge& process_peak_bytes_;
+  metrics::Gauge& predicted_process_bytes_;
   metrics::Gauge& device_memory_bytes_;
   metrics::Gauge& device_memory_peak_bytes_;
   metrics::Histogram& seconds_;

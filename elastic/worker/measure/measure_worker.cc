@@ -33,7 +33,9 @@ Result<KeptProfile> ProfileOf(const MeasuredAs& as, KeptFiles& files, Progress& 
   }
   kept.profile.worker = as.worker;
   const int64_t cap = as.device->memory_cap();
-  kept.profile.memory_bytes = cap == 0 ? 0 : std::max<int64_t>(1, cap - kept.profile.scratch_bytes);
+  // The emulated cap of a device in the host's memory is on state and values alone.
+  const int64_t beside = as.device->is_host() ? 0 : kept.profile.scratch_bytes;
+  kept.profile.memory_bytes = cap == 0 ? 0 : std::max<int64_t>(1, cap - beside);
   return kept;
 }
 

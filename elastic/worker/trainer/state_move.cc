@@ -11,13 +11,6 @@
 #include "elastic/worker/trainer/saves.h"
 
 namespace heddle::elastic {
-namespace {
-
-// Bytes that are read from storage at once, about.
-constexpr int64_t kReadBytes = int64_t{256} << 20;
-
-}  // namespace
-
 std::vector<comm::GroupMember> GroupMembers(
     const google::protobuf::RepeatedPtrField<wire::Member>& members) {
   std::vector<comm::GroupMember> out;
@@ -110,9 +103,10 @@ Status StateMove::FillFromPeers(comm::Communicator& group,
   context_.move.Begin(expected);
   HEDDLE_RETURN_IF_ERROR(start_.has_held() ? PackHeld(next, messages)
                                            : UnpackReplicas(next, messages, moved));
+  const Time begun = Now();
   for (Message& message : messages) {
-    const program::Transfer& transfer = *message.transfer;
     if (message.receives) {
+      const program::Transfer& transfer = *message.transfer;
       message.in_place = next.state->InPlace(transfer.parameter, transfer.role, transfer.box);
       if (message.in_place.empty()) {
         message.buffer = BufferOf(transfer.box);
@@ -127,7 +121,9 @@ Status StateMove::FillFromPeers(comm::Communicator& group,
       context_.progress.Note();
     }
   }
-  return Await(group, next, messages, moved);
+  const Status status = Await(group, next, messages, moved);
+  moved.transfer_seconds = Seconds(Now() - begun);
+  return status;
 }
 
 void StateMove::Begin(comm::Communicator& group, Message& message) const {

@@ -51,6 +51,7 @@ class StateMove {
   Status Fill(comm::Communicator& group, Generation& next, StateMoved& moved) const;
 
  private:
+  static constexpr int64_t kReadBytes = int64_t{256} << 20;  ///< Read from storage at once, about.
   /// A box that is sent or received.
   struct Message {
     const program::Transfer* transfer = nullptr;

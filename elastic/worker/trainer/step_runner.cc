@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/system/process_memory.h"
 #include "elastic/worker/trainer/certificate.h"
 #include "elastic/worker/trainer/saves.h"
 
@@ -19,6 +20,9 @@ int64_t FirstSample(const job::JobConfig& job, int64_t step) {
 }  // namespace
 
 RunEnded StepRunner::Run(Generation& generation, const RunSteps& run) {
+  // What measurements and the former plan took is of no use to this one.
+  ForgetResidentPeak();
+  context_.device->ForgetPeak();
   RunEnded ended = RunUntilEnd(generation, run);
   context_.writer->FinishCopy();
   if (context_.replica_writer != nullptr) {
@@ -101,24 +105,26 @@ Status StepRunner::RunStep(Generation& generation, int64_t step, RunEnded& ended
 void StepRunner::Report(const wire::StepRecord& record, const Generation& generation) {
   const auto figures = generation.trainer->figures();
   const Lowered& lowered = *generation.lowered;
-  const std::vector<int64_t>& predicted = lowered.plan.predicted_peak_bytes;
-  context_.figures.steps.Show(
-      {.step = record.step(),
-       .generation = generation.number,
-       .loss = record.loss(),
-       .gradient_norm = record.gradient_norm(),
-       .tokens = record.tokens(),
-       .seconds = record.seconds(),
-       .predicted_seconds = lowered.plan.predicted_step_seconds,
-       .busy_seconds = figures.busy_seconds,
-       .predicted_busy_seconds = lowered.predicted_busy_seconds,
-       .waiting_seconds = figures.waiting_seconds,
-       .memory_bytes = lowered.state_bytes + figures.peak_bytes,
-       .predicted_memory_bytes = predicted.empty()
-                                     ? std::nullopt
-                                     : std::optional(predicted[static_cast<size_t>(lowered.rank)]),
-       .device_memory_bytes = context_.device->memory_in_use(),
-       .device_memory_peak_bytes = context_.device->memory_peak()});
+  const auto own = [&lowered](const std::vector<int64_t>& predicted) {
+    return predicted.empty() ? std::nullopt
+                             : std::optional(predicted[static_cast<size_t>(lowered.rank)]);
+  };
+  context_.figures.steps.Show({.step = record.step(),
+                               .generation = generation.number,
+                               .loss = record.loss(),
+                               .gradient_norm = record.gradient_norm(),
+                               .tokens = record.tokens(),
+                               .seconds = record.seconds(),
+                               .predicted_seconds = lowered.plan.predicted_step_seconds,
+                               .busy_seconds = figures.busy_seconds,
+                               .predicted_busy_seconds = lowered.predicted_busy_seconds,
+                               .waiting_seconds = figures.waiting_seconds,
+                               .memory_bytes = lowered.state_bytes + figures.peak_bytes,
+                               .predicted_memory_bytes = own(lowered.plan.predicted_peak_bytes),
+                               .process_peak_bytes = ResidentPeak(),
+                               .predicted_process_bytes = own(lowered.plan.predicted_process_bytes),
+                               .device_memory_bytes = context_.device->memory_in_use(),
+                               .device_memory_peak_bytes = context_.device->memory_peak()});
   options_.post(StepApplied{.record = record,
                             .busy_seconds = figures.busy_seconds,
                             .predicted_busy_seconds = lowered.predicted_busy_seconds});

@@ -112,6 +112,8 @@ void KeepFreedMemory() {
   mallopt(M_MMAP_THRESHOLD, kWholeAddressSpace);
   mallopt(M_TRIM_THRESHOLD, kWholeAddressSpace);
   mallopt(M_TOP_PAD, 64 << 20);
+  // What one thread frees serves the others, and can be given back.
+  mallopt(M_ARENA_MAX, 1);
 #endif
 }
 

@@ -1,17 +1,18 @@
 #include "engine/runtime/device/cpu_device.h"
 
-#include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
+#include "engine/runtime/device/host_memory.h"
 #include "engine/runtime/device/tensor.h"
 
 namespace heddle::runtime {
+
+CpuDevice::CpuDevice(const DeviceOptions& options) : Device(options) {
+  CountHostTensors();
+}
 
 at::Tensor CpuDevice::Empty(const graph::TensorType& type) {
   return HostTensor(type);
@@ -71,18 +72,15 @@ Status CpuDevice::Drain(Deadline /*deadline*/) {
 }
 
 int64_t CpuDevice::memory_in_use() const {
-  std::ifstream pages("/proc/self/statm");
-  int64_t all = 0;
-  int64_t resident = 0;
-  pages >> all >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
+  return HostTensorBytes();
 }
 
 int64_t CpuDevice::memory_peak() const {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  // The system updates it late.
-  return std::max(int64_t{usage.ru_maxrss} * 1024, memory_in_use());
+  return HostTensorPeak();
+}
+
+void CpuDevice::ForgetPeak() {
+  ForgetHostTensorPeak();
 }
 
 }  // namespace heddle::runtime

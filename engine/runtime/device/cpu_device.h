@@ -10,7 +10,7 @@ namespace heddle::runtime {
 /// The processor. Thread: as for Device.
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(const DeviceOptions& options = {}) : Device(options) {}
+  explicit CpuDevice(const DeviceOptions& options = {});
 
   Arithmetic arithmetic() const override { return CpuArithmetic(); }
   bool is_host() const override { return true; }
@@ -27,6 +27,7 @@ class CpuDevice final : public Device {
   Status Drain(Deadline deadline) override;
   int64_t memory_in_use() const override;
   int64_t memory_peak() const override;
+  void ForgetPeak() override;
 };
 
 }  // namespace heddle::runtime

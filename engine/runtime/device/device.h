@@ -133,13 +133,13 @@ class Device {
   /// Waits for all that was queued. Errors: kDeadlineExceeded, the device's.
   virtual Status Drain(Deadline deadline) = 0;
 
-  /// Bytes of the device's memory that the process uses; on a card, that its tensors use.
+  /// Bytes of the device's memory that the process's tensors use; in the host's memory, also those
+  /// of its other devices there.
   virtual int64_t memory_in_use() const = 0;
   /// The most bytes that memory_in_use() has been since the last ForgetPeak.
   virtual int64_t memory_peak() const = 0;
-  /// Begins memory_peak() anew, at what is in use now. The system's count of a process, which is
-  /// that of a device in the host's memory, stays.
-  virtual void ForgetPeak() {}
+  /// Begins memory_peak() anew, at what is in use now.
+  virtual void ForgetPeak() = 0;
   /// Bytes of its memory that a worker may use: all, or what is emulated; 0: not limited.
   int64_t memory_cap() const;
   /// Emulates a memory of `bytes` from now on; 0: all that there is.

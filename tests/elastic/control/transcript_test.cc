@@ -199,7 +199,7 @@ log "decision", "generation": 3, "follows": 1, "cause": "loss", "evidence": [{"w
     "scale": null, "predicted_seconds": 0.5000004, "seconds": 0.25}
 store job yaml secret /out counter 3 step 3 life 0 next 1 checkpoints [2] a(A host-a "a" ) held 3 "plan 3":
     a=A snapshots 1 "plan 1" [0 1]<=3 snapshots 3 "plan 3" [0]
-log "state_moved", "bytes": 201, "sources": {"checkpoint": 100, "memory": 101}}
+log "state_moved", "bytes": 201, "sources": {"checkpoint": 100, "memory": 101}, "seconds": 0}
 log "plan", "generation": 3, "predicted_step_seconds": 0.25, "plan": "plan 3"}
 log "resumed", "seconds": 0.25, "steps_repeated": 0}
 log "recovered", "generation": 3, "source": "replicas", "predicted_seconds": 0.5000004, "seconds": 0.25}
@@ -280,7 +280,7 @@ log "decision", "generation": 3, "follows": 1, "cause": "join", "evidence": [{"w
     measured, and 8 are needed", "scale": null, "predicted_seconds": 0.1, "seconds": 0}
 store job yaml secret /out counter 3 step 2 life 0 next 1 checkpoints [] a(A host-a "a" ) b(B host-b "b"
     rack-b) c(C host-c "c" ) held 3 "plan 3": a=A b=B c=C
-log "state_moved", "bytes": 63, "sources": {"checkpoint": 30, "memory": 33}}
+log "state_moved", "bytes": 63, "sources": {"checkpoint": 30, "memory": 33}, "seconds": 0}
 log "plan", "generation": 3, "predicted_step_seconds": 0.25, "plan": "plan 3"}
 a < {"go":{"generation":"3"}}
 b < {"go":{"generation":"3"}}

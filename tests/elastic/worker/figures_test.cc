@@ -53,6 +53,8 @@ TEST_F(FiguresTest, AStepIsShownUntilTheWorkerMakesNone) {
                   .waiting_seconds = 0.5,
                   .memory_bytes = 1000,
                   .predicted_memory_bytes = 1100,
+                  .process_peak_bytes = 4500,
+                  .predicted_process_bytes = 4600,
                   .device_memory_bytes = 5000,
                   .device_memory_peak_bytes = 6000};
   Values expected = {{"heddle_step", 3},
@@ -66,6 +68,8 @@ TEST_F(FiguresTest, AStepIsShownUntilTheWorkerMakesNone) {
                      {"heddle_waiting_seconds", 0.5},
                      {"heddle_memory_bytes", 1000},
                      {"heddle_predicted_memory_bytes", 1100},
+                     {"heddle_process_memory_peak_bytes", 4500},
+                     {"heddle_predicted_process_memory_bytes", 4600},
                      {"heddle_device_memory_bytes", 5000},
                      {"heddle_device_memory_peak_bytes", 6000}};
   figures_.steps.Show(shown);

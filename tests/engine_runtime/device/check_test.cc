@@ -331,7 +331,8 @@ TEST(DeviceCheck, AProfileOfALargeModelIsWhole) {
                    {"bytes_per_second", profile->bytes_per_second},
                    {"instruction_seconds", profile->instruction_seconds},
                    {"memory_bytes", (*device)->memory_cap()},
-                   {"scratch_bytes", profile->scratch_bytes}});
+                   {"scratch_bytes", profile->scratch_bytes},
+                   {"process_bytes", profile->process_bytes}});
 }
 
 TEST(DeviceCheck, ACopyToAndFromOrdinaryMemoryIsWhole) {

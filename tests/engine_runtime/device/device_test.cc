@@ -2,7 +2,10 @@
 /// Devices by name, what they promise, and element types between Heddle and libtorch.
 #include "engine/runtime/device/device.h"
 
-#include <ATen/core/Tensor.h>
+#include <thread>
+#include <utility>
+
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +50,24 @@ TEST(DeviceTest, ElementTypesGoBothWays) {
 TEST(CpuDeviceTest, KeepsToWhatDevicesPromise) {
   CpuDevice device;
   EXPECT_THAT(testing::BrokenPromises(device, heddle::testing::TestSeed()), IsEmpty());
-  EXPECT_GT(device.memory_in_use(), 1 << 20);
+}
+
+TEST(CpuDeviceTest, TensorsOfAllThreadsCountWhereverTheyEnd) {
+  CpuDevice device;
+  const int64_t before = device.memory_in_use();
+  constexpr int64_t kBytes = int64_t{4} << 20;
+  at::Tensor made = at::zeros({kBytes / 8}, at::kFloat);
+  std::thread([&made] {
+    const at::Tensor other = at::zeros({kBytes / 8}, at::kFloat);
+    made = at::cat({made, other});
+  }).join();
+  EXPECT_GE(device.memory_in_use(), before + kBytes);
+  EXPECT_LT(device.memory_in_use(), before + kBytes + kBytes / 16);
+  EXPECT_GE(device.memory_peak(), before + 2 * kBytes) << "with both parts";
+  std::thread([gone = std::move(made)] {}).join();
+  EXPECT_EQ(device.memory_in_use(), before);
+  at::empty({0}, at::kFloat);
+  EXPECT_EQ(device.memory_in_use(), before) << "an empty tensor has no memory";
 }
 
 // The libraries' own words, which the environment changes: tests/integration/serve/guarantee_test.py.

@@ -3,6 +3,7 @@ layers, to check what the program says of its state."""
 
 HIDDEN, INTERMEDIATE, LAYERS, HEADS, KEY_VALUE_HEADS, VOCABULARY = 64, 160, 3, 4, 2, 256
 BYTES = 12  # Of an element in fp32: the master weight and two moments.
+SLICES = 64  # Of each matrix, in a job that divides the optimizer.
 
 
 def parameters():
@@ -61,26 +62,50 @@ def elements(shape, part):
     return {row * shape[1] + column for row in range(shape[0]) for column in range(first, last)}
 
 
+def runs_of_rows(shape, parts):
+    """[(rank, its run of rows of a part)] where the holders of each part of a matrix divide its rows, in whole slices.
+    `parts`: by rank. Parts begin and end where any rank's does."""
+    [dim] = {part[0] for part in parts.values() if part != (0, 0, shape[0])} or {0}
+    ranges = {rank: part[1:] if part != (0, 0, shape[0]) else (0, shape[dim]) for rank, part in parts.items()}
+    edges = sorted({edge for ends in ranges.values() for edge in ends})
+    for first, last in zip(edges, edges[1:]):
+        holders = sorted(rank for rank, ends in ranges.items() if ends[0] <= first and last <= ends[1])
+        rows, above = (last - first, first) if dim == 0 else (shape[0], 0)
+        columns = range(shape[1]) if dim == 0 else range(first, last)
+        for number, rank in enumerate(holders):
+            begin, end = (above + rows * (SLICES * many // len(holders)) // SLICES for many in (number, number + 1))
+            yield rank, {row * shape[1] + column for row in range(begin, end) for column in columns}
+
+
+def kept(plan):
+    """By worker's name: {parameter: the places of the elements whose master and moments it keeps}."""
+    parts, found = held(plan), {name: {} for name in plan["workers"]}
+    for name, (_, shape) in parameters().items():
+        holders = {rank: parts[worker][name] for rank, worker in enumerate(plan["workers"]) if name in parts[worker]}
+        if plan.get("optimizer") == "divided" and len(shape) > 1:
+            pieces = runs_of_rows(shape, holders)
+        else:
+            pieces = [(rank, elements(shape, part)) for rank, part in holders.items()]
+        for rank, places in pieces:
+            found[plan["workers"][rank]].setdefault(name, set()).update(places)
+    return found
+
+
 def covered(plan, survivors):
     """Whether the survivors of a plan have every element of the state between them."""
-    parts = held(plan)
+    parts = kept(plan)
     for name, (_, shape) in parameters().items():
-        there = set()
-        for worker in survivors & set(parts):
-            if name in parts[worker]:
-                there |= elements(shape, parts[worker][name])
-        size = shape[0] * (shape[1] if len(shape) > 1 else 1)
-        if len(there) != size:
+        there = set().union(*(parts[worker].get(name, set()) for worker in survivors & set(parts)))
+        if len(there) != shape[0] * (shape[1] if len(shape) > 1 else 1):
             return False
     return True
 
 
 def least_moved(before, after, survivors):
     """Bytes that workers of `after` lack of what they have of `before`."""
-    old, missing = held(before), 0
-    for worker, parts in held(after).items():
-        for name, part in parts.items():
-            shape = parameters()[name][1]
-            mine = old.get(worker, {}).get(name) if worker in survivors else None
-            missing += len(elements(shape, part) - (elements(shape, mine) if mine else set()))
+    old, missing = kept(before), 0
+    for worker, parts in kept(after).items():
+        for name, places in parts.items():
+            mine = old.get(worker, {}).get(name, set()) if worker in survivors else set()
+            missing += len(places - mine)
     return BYTES * missing

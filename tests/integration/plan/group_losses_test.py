@@ -127,7 +127,7 @@ def main():
             check_samples(run, STEPS, GLOBAL_BATCH)
             worst = max(abs(run.losses()[step] - expected[step]) / expected[step] for step in range(1, STEPS + 1))
             assert worst <= 1e-3, worst
-            found = (0, 0) if divided else check_recoveries(run)
+            found = check_recoveries(run)
             killed, recoveries, live = killed + losses.killed, recoveries + found[0], live + found[1]
             print(f"run {number}: {losses.killed} killed, {found[0]} recoveries, {found[1]} live, losses {worst:.1e} "
                   f"away, repeated {[event['steps_repeated'] for event in run.events('resumed')]}", flush=True)

@@ -223,12 +223,13 @@ def while_it_trains(cluster, coordinator):
         for gauge, labels, value in metrics.of_kind("gauge"):
             assert value or gauge in GAUGES_AT_ZERO, f"{name}: {gauge}{labels} is 0"
         if name != "coordinator":
-            [actual], [predicted], [device], [peak], [resident] = [metrics.values(figure) for figure in (
+            [actual], [predicted], [tensors], [most], [process], [expected] = [metrics.values(figure) for figure in (
                 "heddle_memory_bytes", "heddle_predicted_memory_bytes", "heddle_device_memory_bytes",
-                "heddle_device_memory_peak_bytes", "process_resident_memory_bytes")]
-            assert 0.5 * predicted < actual <= predicted < resident, (name, actual, predicted, resident)
-            assert 0.5 * resident < device < 2 * resident, (name, device, resident)
-            assert device <= peak < 3 * resident, (name, device, peak, resident)
+                "heddle_device_memory_peak_bytes", "heddle_process_memory_peak_bytes",
+                "heddle_predicted_process_memory_bytes")]
+            assert 0.5 * predicted < actual <= predicted, (name, actual, predicted)
+            assert 0.1 * actual < tensors <= most < process, (name, actual, tensors, most, process)
+            assert 0.8 < process / expected < 1.25, (name, process, expected)
             assert get(addresses[name], "/readyz") == "ok\n"
     check_expressions(processes.values())
 
