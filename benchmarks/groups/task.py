@@ -3,7 +3,7 @@
 over_one           throughput of a group of two equal workers over that of one worker of twice their speed
 prediction_error   measured over predicted step time of a plan with groups, less 1
 mean_error, worst_error   of all plans, their sign left out
-over_link          bytes a second at which a member that comes back gets its state from others' memory, over its link's
+over_link          bytes a second at which a worker that takes part again gets its state from others' memory, over its link's
 memory_over_predicted   the workers' processes at their peak over what the plan predicts of them
 
 All workers are emulated: together they take at most 1.2 of two cores. The runs of over_one take turns.
@@ -111,7 +111,8 @@ def predictions(options, settings, rows):
 
 
 def moves(options, settings, rows):
-    """Of two pairs one member is killed, and comes back: the others have its state."""
+    """Of two pairs one member is killed, and comes back: the other pair has its state, and that of its partner, who is
+    left out meanwhile."""
     found = []
     for number in range(options.repeat or settings["repetitions"]):
         job = write_job(options.folder, "moves", LARGE, [0.25] * 4)
@@ -123,7 +124,7 @@ def moves(options, settings, rows):
             with open(os.path.join(run.folder, "job.json"), encoding="utf-8") as file:
                 os.kill(json.load(file)["workers"][3]["pid"], signal.SIGKILL)
             wait_for(run, "the state of the killed one", lambda: transfers(run))
-            found += [moved["bytes"] / moved["seconds"] / LINK for moved in transfers(run)]
+            found += transfers(run)
         finally:
             run.stop()
     rows.add({"hidden": LARGE["hidden"], "moves": len(found)}, "heddle", True,
@@ -134,8 +135,20 @@ def wait_for(run, what, condition):
     heddle.wait_until(what, lambda: run.check_running() or condition(), PATIENCE)
 
 
+def members(plan):
+    return {rank for pipeline in plan["pipelines"] for stage in pipeline["stages"] for rank in stage["group"]}
+
+
 def transfers(run):
-    return [event for event in run.events("state_moved") if event["bytes"] > 0 and event["seconds"] > 0]
+    """Of each plan whose new members got their state from others: the part of its link at which each got it."""
+    found, plans = [], run.events("plan")
+    for moved in run.events("state_moved"):
+        before, after = ([event["plan"] for event in plans if (event["time"] >= moved["time"]) == is_after]
+                         for is_after in (False, True))
+        if before and after and moved["bytes"] > 0 and moved["seconds"] > 0:
+            old, new = ({plan["workers"][rank] for rank in members(plan)} for plan in (before[-1], after[0]))
+            found.append(moved["bytes"] / len(new - old) / moved["seconds"] / LINK)
+    return found
 
 
 def run(options, rows):

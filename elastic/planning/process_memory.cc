@@ -64,10 +64,16 @@ int64_t MappedBytes(const std::vector<program::Program>& programs,
   const auto is_large = [&](program::SlotId slot) {
     return own.slots[static_cast<size_t>(slot)].type.bytes() >= program::kLeastSharedBytes;
   };
-  std::vector<int> everyone(programs.size());
-  std::iota(everyone.begin(), everyone.end(), 0);
-  std::map<std::vector<int>, bool> groups = {{std::move(everyone), false}};  // All of them vote.
+  std::map<std::vector<int>, bool> groups;
+  if (std::ssize(programs) <= comm::kMaxSharing) {
+    std::vector<int> everyone(programs.size());  // All of them vote.
+    std::iota(everyone.begin(), everyone.end(), 0);
+    groups.emplace(std::move(everyone), false);
+  }
   for (const program::Instruction& instruction : own.instructions) {
+    if (instruction.group.empty()) {
+      continue;
+    }
     bool& uses_slabs = groups[instruction.group];
     uses_slabs = uses_slabs || std::ranges::any_of(instruction.outputs, is_large);
   }

@@ -27,12 +27,14 @@ inline constexpr int64_t kSharedSlabBytes = int64_t{16} << 20;
 /// The bytes that an output of `bytes` takes of a slab. There are few sizes, so that pieces serve
 /// again: four in each doubling, whole pages from kLeastSharedBytes on.
 int64_t SharedPieceBytes(int64_t bytes);
+
 /// What the values of a worker that runs the Program take of its host's memory.
 struct HostValues {
   int64_t own = 0;     ///< The largest sum of live values that are not in shared memory.
   int64_t pieces = 0;  ///< What was ever taken of slabs, and stays with them.
   int64_t slabs = 0;   ///< All slabs, whole: others map them.
 };
+/// Follows the Program's values and the slabs that engine/runtime/shared_tensors takes for them.
 HostValues HostValuesOf(const Program& program);
 
 }  // namespace heddle::program

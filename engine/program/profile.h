@@ -21,7 +21,7 @@ struct WorkerProfile {
   double instruction_seconds = 0;  ///< Fixed cost of an instruction.
   int64_t memory_bytes = 0;        ///< Limit for state and values; 0: unknown, unlimited.
   int64_t scratch_bytes =
-      0;  ///< Most that a kernel takes beside values; on a card not in memory_bytes.
+      0;  ///< The most a kernel takes beside values; cards' memory_bytes lack it.
   int64_t process_bytes = 0;  ///< Of the host's memory, taken by the process beside tensors.
 
   /// Seconds of one execution of `node`: measured; else from measured nodes that differ from it in

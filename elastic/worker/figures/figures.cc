@@ -37,9 +37,10 @@ StepStats::StepStats(metrics::Registry& registry)
                             "State and live values of this worker in the last step, at most.")),
       predicted_memory_bytes_(
           registry.GetGauge("heddle_predicted_memory_bytes", "The same as the plan predicts it.")),
-      process_peak_bytes_(
-          registry.GetGauge("heddle_process_memory_peak_bytes",
-                            "The most memory of its host that this worker's process has taken.")),
+      process_peak_bytes_(registry.GetGauge(
+          "heddle_process_memory_peak_bytes",
+          "The most memory of its host that this worker's process has taken since its "
+          "generation began.")),
       predicted_process_bytes_(
           registry.GetGauge("heddle_predicted_process_memory_bytes",
                             "Memory of its host that the plan expects this worker's process to "
@@ -49,7 +50,8 @@ StepStats::StepStats(metrics::Registry& registry)
           "Memory of its device that this worker's tensors used after the last step.")),
       device_memory_peak_bytes_(registry.GetGauge(
           "heddle_device_memory_peak_bytes",
-          "The most memory of its device that this worker's tensors have used so far.")),
+          "The most memory of its device that this worker's tensors have used since its "
+          "generation began.")),
       seconds_(
           registry.GetHistogram("heddle_step_seconds",
                                 "Time of a step.",

@@ -11,6 +11,7 @@
 #include "elastic/worker/trainer/saves.h"
 
 namespace heddle::elastic {
+
 std::vector<comm::GroupMember> GroupMembers(
     const google::protobuf::RepeatedPtrField<wire::Member>& members) {
   std::vector<comm::GroupMember> out;

@@ -47,8 +47,8 @@ void WarnAboutBlas();
 void SetThreads(int threads);
 
 /// Makes malloc keep freed memory instead of returning it to the system. Otherwise each step has
-/// page faults for all of its large tensors, because glibc maps each large block again. Called
-/// once, before the first tensor is made. No effect without glibc.
+/// page faults for all of its large tensors, because glibc maps each large block again. All threads
+/// share what is kept. Called once, before other threads begin. No effect without glibc.
 void KeepFreedMemory();
 
 }  // namespace heddle::runtime
