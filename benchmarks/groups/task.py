@@ -3,7 +3,7 @@
 over_one           throughput of a group of two equal workers over that of one worker of twice their speed
 prediction_error   measured over predicted step time of a plan with groups, less 1
 mean_error, worst_error   of all plans, their sign left out
-over_link          bytes a second at which a worker that takes part again gets its state from others' memory, over its link's
+over_link          bytes a second at which a worker gets its state from others' memory, over those of its link
 memory_over_predicted   the workers' processes at their peak over what the plan predicts of them
 
 All workers are emulated: together they take at most 1.2 of two cores. The runs of over_one take turns.
