@@ -286,7 +286,7 @@ Result<SearchOutcome> SearchSizes(const SearchRequest& request, const std::vecto
   if (request.previous.has_value()) {
     const auto in_force =
         static_cast<int>(request.previous->pipelines.front().stages.front().group.size());
-    std::ranges::stable_partition(order, [&](int size) { return size == in_force; });
+    std::stable_partition(order.begin(), order.end(), [&](int size) { return size == in_force; });
   }
   std::optional<SearchOutcome> best;
   std::vector<Alternative> others;

@@ -90,7 +90,7 @@ TEST_F(TiesTest, TheSamePlanInAnyOrderAndForAnySecondsWithinTheTie) {
   const auto taken = [&] { return plans[Taken(plans, 0.01)].plan.pipelines; };
   const auto first = taken();
   for (int order = 0; order < 6; ++order) {
-    std::ranges::rotate(plans, plans.begin() + 1);
+    std::rotate(plans.begin(), plans.begin() + 1, plans.end());
     if (order == 2) {
       std::ranges::reverse(plans);
     }

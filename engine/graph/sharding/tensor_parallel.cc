@@ -83,8 +83,9 @@ class Builder {
 
   /// Cuts the input features of the linear layers that read a tensor.
   void PlaceColumns(TensorId id, int64_t unit) {
-    for (const auto& [tensor, reader] :
-         std::ranges::equal_range(readers_, id, {}, &Reader::first)) {
+    for (auto it = std::ranges::lower_bound(readers_, id, {}, &Reader::first);
+         it != readers_.end() && it->first == id; ++it) {
+      const Node* const reader = it->second;
       if (reader->phase == Phase::kForward && reader->op->name() == "linear") {
         Place(reader->inputs[1], Placement::Shard(1, unit));
         if (divides_sequence_) {
