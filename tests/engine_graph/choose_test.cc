@@ -109,5 +109,18 @@ TEST(ChooseTest, AddendsPassThroughWhatIsLinear) {
   EXPECT_TRUE(Alike(sum_of(kAddends, kRows).outputs[0], kRows));
 }
 
+// Of divisions that need no exchange, the one whose most loaded member has the least work.
+TEST(ChooseTest, TheWorkIsDividedEvenlyWhereThatSendsNoMore) {
+  const Sharding even = {.kind = Kind::kShard, .dim = 1, .held = {{0, 3}, {3, 6}}};
+  const Sharding lopsided = {.kind = Kind::kShard, .dim = 1, .held = {{0, 1}, {1, 6}}};
+  const Operand both = {
+      .type = kType, .parameter = false, .versions = {lopsided, kColumns, even, kWhole}};
+  const Choice choice = Choose(*FindOperator("add"), {}, std::vector<Operand>{both, both},
+                               std::vector<Target>{{.type = kType, .placed = {}, .parameter = {}}});
+  EXPECT_TRUE(Alike(choice.outputs[0], even));
+  EXPECT_EQ(choice.price.bytes, 0);
+  EXPECT_EQ(choice.price.largest, 0.5);
+}
+
 }  // namespace
 }  // namespace heddle::graph

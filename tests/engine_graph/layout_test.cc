@@ -149,5 +149,30 @@ TEST(LayoutTest, CoversAreRoundedOutwards) {
   EXPECT_FALSE(Tiles(query.held, 33));
 }
 
+TEST(LayoutTest, OneMemberHasAllWhereNothingIsCut) {
+  EXPECT_EQ(MembersOf({}), 1);
+  EXPECT_EQ(MembersOf(ValidLayout()), 3);
+}
+
+TEST(LayoutTest, ShardingsAreAlikeByWhatMembersHaveAndWhatItMeans) {
+  using Kind = Placement::Kind;
+  const std::vector<Range> held = {{0, 4}, {4, 6}};
+  const std::vector<Sharding> unlike = {
+      {},
+      {.kind = Kind::kShard, .dim = 0, .held = held},
+      {.kind = Kind::kShard, .dim = 1, .held = held},
+      {.kind = Kind::kShard, .dim = 1, .held = {{0, 3}, {3, 6}}},
+      {.kind = Kind::kPartial, .dim = 1, .held = held},
+      {.kind = Kind::kPartial, .dim = 1, .op = ReduceOp::kMax, .held = held}};
+  for (size_t a = 0; a < unlike.size(); ++a) {
+    for (size_t b = 0; b < unlike.size(); ++b) {
+      EXPECT_EQ(Alike(unlike[a], unlike[b]), a == b) << a << " " << b;
+    }
+  }
+  // Neither the cut that a sharding comes from nor the other fields of a whole tensor matter.
+  EXPECT_TRUE(Alike(unlike[1], {.kind = Kind::kShard, .dim = 0, .cut = 3, .held = held}));
+  EXPECT_TRUE(Alike({}, {.kind = Kind::kReplicate, .dim = 1, .held = held}));
+}
+
 }  // namespace
 }  // namespace heddle::graph

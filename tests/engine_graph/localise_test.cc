@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/graph/sharding/complete.h"
 #include "tests/support/graph/groups.h"
 #include "tests/support/graph/random_graph.h"
 #include "tests/support/seed.h"
@@ -179,6 +180,51 @@ TEST(LocaliseTest, PartsReplaceOperatorsThatNeedAnExchangeInside) {
   }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     EXPECT_EQ(cut.sharded.graph.nodes[i].segment, graph.nodes[i].segment);
+  }
+}
+
+// For each position the whole operator gathers the vocabulary. Parts exchange the largest logit, which
+// two of them read, and two sums: 8 values, as each passes twice.
+TEST(LocaliseTest, PartsReplaceAnOperatorWhereTheyExchangeLess) {
+  for (const int64_t vocabulary : {7, 8, 9}) {
+    ModelConfig config = SmallModel(ModelFamily::kLlama, 8, /*tied=*/false);
+    config.vocab_size = vocabulary;
+    const Graph graph = SmallTrainingGraph(config);
+    const Group group =
+        GroupOf(graph, LayoutOf(graph, config, {.units = {4, 4}, .vocabulary = true}));
+    EXPECT_EQ(CountNodes(group.sharded, "cross_entropy_of_sums"), vocabulary > 8 ? 1 : 0);
+    EXPECT_EQ(Violation(graph, group, TestSeed()), "");
+  }
+}
+
+// What crosses an edge as the layout places it is kept in those parts; otherwise it travels as it
+// is asked for, and readers have it as the layout says.
+TEST(LocaliseTest, EdgesTravelAsTheyAreAskedFor) {
+  const ModelConfig config = SmallModel(ModelFamily::kLlama, 8, /*tied=*/false);
+  const Graph graph = SmallTrainingGraph(config);
+  const Layout layout = LayoutOf(graph, config, {.units = {4, 4}, .sequence = true});
+  const auto tensor =
+      std::ranges::find(graph.tensors, std::string("layers.0.mlp.residual"), &Tensor::name);
+  ASSERT_NE(tensor, graph.tensors.end());
+  const auto id = static_cast<TensorId>(tensor - graph.tensors.begin());
+  const Sharding halves = {
+      .kind = Placement::Kind::kShard, .dim = 1, .cut = -1, .held = {{0, 2}, {2, 5}}};
+  const Sharding first = {
+      .kind = Placement::Kind::kShard, .dim = 1, .cut = -1, .held = {{0, 5}, {0, 0}}};
+  for (const Sharding& wanted : {halves, first}) {
+    const auto sharded = Complete(graph, layout, {{id, wanted}});
+    ASSERT_TRUE(sharded.ok()) << sharded.status().ToString();
+    const TensorId edge = sharded->edges.at(id);
+    const Sharding& travels = sharded->shardings[static_cast<size_t>(edge)];
+    EXPECT_TRUE(Alike(travels, wanted));
+    EXPECT_EQ(travels.cut, Alike(wanted, halves) ? 0 : -1);
+    for (const Node& node : sharded->graph.nodes) {
+      for (const TensorId input : node.inputs) {
+        if (input == edge) {
+          EXPECT_TRUE(Alike(travels, halves)) << node.op->name();
+        }
+      }
+    }
   }
 }
 

@@ -139,6 +139,34 @@ TEST(EdgesTest, WhatAReductionReadsTakesMemoryUntilTheVote) {
   EXPECT_EQ(PeakSlotBytes(ProgramOf(bytes, {write(0), write(1), reduce, vote, write(4)})), 548);
 }
 
+// Slabs have 16 MiB, or what a larger piece takes; a freed piece serves an equal one again.
+TEST(EdgesTest, SharedPiecesComeFromSlabs) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  const auto exchange = [](SlotId slot) {
+    return Instruction{.code = Code::kExchange, .outputs = {slot}};
+  };
+  const auto slabs = [&](const std::vector<int64_t>& mebibytes, const std::vector<int>& slots) {
+    std::vector<int64_t> bytes;
+    for (const int64_t each : mebibytes) {
+      bytes.push_back(each * kMiB);
+    }
+    std::vector<Instruction> list;
+    for (const int slot : slots) {
+      list.push_back(slot < 0 ? Instruction{.code = Code::kFree, .inputs = {~slot}}
+                              : exchange(slot));
+    }
+    const HostValues values = HostValuesOf(ProgramOf(bytes, list));
+    EXPECT_EQ(values.own, 0);
+    return std::pair(values.slabs / kMiB, values.pieces / kMiB);
+  };
+  EXPECT_EQ(slabs({1}, {0}), std::pair(int64_t{16}, int64_t{1}));
+  EXPECT_EQ(slabs({20}, {0}), std::pair(int64_t{20}, int64_t{20}));
+  EXPECT_EQ(slabs({8, 8}, {0, 1}), std::pair(int64_t{16}, int64_t{16}));
+  EXPECT_EQ(slabs({8, 8, 1}, {0, 1, 2}), std::pair(int64_t{32}, int64_t{17}));
+  EXPECT_EQ(slabs({8, 8, 8}, {0, 1, ~0, 2}), std::pair(int64_t{16}, int64_t{16}));
+  EXPECT_EQ(slabs({8, 8, 4}, {0, 1, ~0, 2}), std::pair(int64_t{32}, int64_t{20}));
+}
+
 TEST(EdgesTest, PricesAreTheLargerOfArithmeticAndMemoryOrNothing) {
   const graph::Graph graph = ChainGraph(3);
   WorkerProfile profile;

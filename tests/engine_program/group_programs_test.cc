@@ -21,7 +21,9 @@
 namespace heddle::program {
 namespace {
 
+using ::testing::_;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using testing::GroupCase;
 using testing::GroupCases;
 using ::testing::HasSubstr;
@@ -91,12 +93,15 @@ TEST(GroupProgramsTest, RandomPlansComputeWhatOneDeviceDoes) {
   EXPECT_GT(without_share, 0);
 }
 
+/// What is sent, in runs of the positions of [2, 5, 16].
 int64_t BytesSent(const std::vector<Program>& programs) {
   int64_t bytes = 0;
   for (const Program& program : programs) {
     for (const Instruction& instruction : program.instructions) {
       if (instruction.code == Code::kSend) {
-        bytes += program.slots[static_cast<size_t>(instruction.inputs[0])].type.bytes();
+        const Slot& slot = program.slots[static_cast<size_t>(instruction.inputs[0])];
+        EXPECT_THAT(slot.type.shape, ElementsAre(2, _, 16));
+        bytes += slot.type.bytes();
       }
     }
   }

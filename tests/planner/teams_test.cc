@@ -16,6 +16,7 @@
 namespace heddle::planner {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -143,8 +144,13 @@ TEST(TeamsTest, TheInsideOfAGroupIsExplained) {
   const auto whole = SearchTeams(request, 2);
   ASSERT_TRUE(whole.ok()) << whole.status().ToString();
   const std::string text = *ExplainGroups(request, whole->plan);
+  // A stream of 64 KiB is summed at the embedding and twice a layer, and its gradient at the head and
+  // twice a layer; for the loss, each of 64 positions has a largest logit, a sum and a target.
   EXPECT_THAT(text, HasSubstr(", shares 1 : 1\n    forward: w"));
-  EXPECT_THAT(text, HasSubstr(" sums of "));
+  EXPECT_THAT(text, ContainsRegex("forward: w0 [1-9][0-9.]* ms, w1 [1-9][0-9.]* ms; "
+                                  "6 sums of 328192B in all, [^;]*; 1 max of 256B in all"));
+  EXPECT_THAT(text, ContainsRegex("backward: w0 [1-9][0-9.]* ms, w1 [1-9][0-9.]* ms; "
+                                  "5 sums of 320KiB in all, [^;]*\n"));
   EXPECT_THAT(text, Not(HasSubstr("scatter")));
   request.divides_sequence = true;
   const auto divided = SearchTeams(request, 2);
@@ -171,6 +177,10 @@ TEST(TeamsTest, ATeamTakesAsLongAsItsMostLoadedMemberAndItsExchanges) {
   // Norms and residuals are not divided.
   EXPECT_GT(WholeSeconds(graph, team), 0.5 * alone);
   EXPECT_LT(WholeSeconds(graph, team), 0.62 * alone);
+  // Both hold and update half of the parameters, but the norms.
+  for (const char* const what : {"fold", "update"}) {
+    EXPECT_NEAR(team.ByteSeconds(what, 1000) / fast.workers[0].ByteSeconds(what, 1000), 0.5, 0.01);
+  }
   // A member of half the speed doubles the part that both compute.
   EXPECT_NEAR(
       WholeSeconds(graph, TeamProfile(graph, ClusterOf({1, 0.5}, 1e15, 1e-12), even, *layout)),
@@ -195,6 +205,106 @@ TEST(TeamsTest, MemoryIsThatOfTheWholeWhenTheFirstMemberIsFull) {
   cluster.workers[1].memory_bytes = 500;
   EXPECT_NEAR(static_cast<double>(TeamProfile(graph, cluster, uneven, *layout).memory_bytes), 2000,
               40);
+}
+
+// The means of the members' speeds are 5/8, 1/4 and 1/8.
+TEST(TeamsTest, TeamsMadeAlikeHaveTheSharesOfTheMeansOfTheirSpeeds) {
+  std::vector<Team> teams = {{.ranks = {0, 1, 2}, .units = {12, 2, 2}},
+                             {.ranks = {3, 4, 5}, .units = {8, 6, 2}}};
+  MakeAlike(kHeads, {6, 1, 1, 2, 1.5, 0.5}, teams);
+  EXPECT_THAT(teams, ElementsAre(Team{.ranks = {0, 1, 2}, .units = {5, 2, 1}},
+                                 Team{.ranks = {3, 4, 5}, .units = {5, 2, 1}}));
+}
+
+SearchRequest RequestOf(const graph::Graph& graph, ClusterProfile cluster, int microbatches) {
+  return {.graph = &graph,
+          .cluster = std::move(cluster),
+          .workers = {},
+          .microbatches = microbatches,
+          .determinism = program::Determinism::kRelaxed};
+}
+
+std::set<std::vector<int>> GroupsOf(const program::Plan& plan) {
+  std::set<std::vector<int>> groups;
+  for (const program::Pipeline& pipeline : plan.pipelines) {
+    for (const program::Stage& stage : pipeline.stages) {
+      groups.insert(stage.group);
+    }
+  }
+  return groups;
+}
+
+TEST(TeamsTest, TheTeamsOfThePlanInForceStayTogether) {
+  const graph::Graph graph = LlamaGraph({.layers = 2, .hidden = 256});
+  SearchRequest request = RequestOf(graph, ClusterOf({4, 4, 2, 2}), 8);
+  request.previous = SearchTeams(request, 2)->plan;
+  const std::set<std::vector<int>> together = {{0, 1}, {2, 3}};
+  EXPECT_EQ(GroupsOf(*request.previous), together);
+  request.cluster = ClusterOf({4, 2, 4, 2});
+  EXPECT_EQ(GroupsOf(SearchTeams(request, 2)->plan), together);
+  request.previous.reset();
+  EXPECT_EQ(GroupsOf(SearchTeams(request, 2)->plan), (std::set<std::vector<int>>{{0, 2}, {1, 3}}));
+}
+
+TEST(TeamsTest, OfEquallyGoodPlansTheOneInForceStays) {
+  const graph::Graph graph = LlamaGraph({.layers = 2, .hidden = 256});
+  for (const int size : {1, 2}) {
+    SearchRequest request = RequestOf(graph, ClusterOf(std::vector<double>(2 * size, 1)), 9);
+    request.previous = SearchTeams(request, size)->plan;
+    std::vector<program::Pipeline>& pipelines = request.previous->pipelines;
+    ASSERT_EQ(pipelines.size(), 2U);
+    ASSERT_NE(pipelines[0].microbatches, pipelines[1].microbatches);
+    std::swap(pipelines[0].microbatches, pipelines[1].microbatches);
+    pipelines[1].first_microbatch = pipelines[0].microbatches;
+    EXPECT_EQ(SearchTeams(request, size)->plan.pipelines, pipelines) << size;
+  }
+}
+
+TEST(TeamsTest, TheBoundIsThatOfTheWorkersAlone) {
+  const graph::Graph graph = LlamaGraph({.layers = 2, .hidden = 256});
+  const SearchRequest request = RequestOf(graph, ClusterOf({1, 0.5}), 8);
+  EXPECT_NEAR(SearchTeams(request, 2)->bound_seconds / Search(request)->bound_seconds, 1, 1e-9);
+}
+
+// Each of two members sends to its counterpart; the slower of the two ways counts, either way.
+TEST(TeamsTest, TheSlowestLinkBetweenTwoTeamsCounts) {
+  const graph::Graph graph = LlamaGraph({.layers = 2, .hidden = 256});
+  SearchRequest request = RequestOf(graph, ClusterOf({1, 1, 1, 1}), 8);
+  for (int a = 0; a < 4; ++a) {
+    for (int b = 0; b < 4; ++b) {
+      request.cluster.links.At(a, b).transport = a / 2 == b / 2 ? "shm" : "tcp";
+    }
+  }
+  request.previous = SearchTeams(request, 2)->plan;  // Both teams stay, whatever the links.
+  ASSERT_EQ(GroupsOf(*request.previous), (std::set<std::vector<int>>{{0, 1}, {2, 3}}));
+  for (const auto& [from, to] : {std::pair(1, 3), std::pair(3, 1)}) {
+    for (const bool latency : {true, false}) {
+      SearchRequest slow = request;
+      comm::Link& link = slow.cluster.links.At(from, to);
+      (latency ? link.latency_seconds : link.bytes_per_second) = latency ? 10 : 1e3;
+      const auto found = SearchTeams(slow, 2);
+      ASSERT_TRUE(found.ok()) << found.status().ToString();
+      EXPECT_EQ(GroupsOf(found->plan).size(), 1U) << from << " to " << to << " " << latency;
+    }
+  }
+}
+
+// What a search takes for a team's memory is less exact than its members' programs.
+TEST(TeamsTest, PlansFitInTheMemoryOfEachMember) {
+  const graph::Graph graph = LlamaGraph({.layers = 4, .hidden = 128, .sequence = 256});
+  SearchRequest request = RequestOf(graph, ClusterOf({1, 1, 1, 1}), 8);
+  const auto free = SearchTeams(request, 2);
+  ASSERT_TRUE(free.ok()) << free.status().ToString();
+  const int64_t peak = *std::ranges::max_element(free->plan.predicted_peak_bytes);
+  for (const size_t full : {size_t{0}, size_t{3}}) {
+    for (int64_t percent = 99; percent >= 75; percent -= 8) {
+      SearchRequest little = request;
+      little.cluster.workers[full].memory_bytes = peak * percent / 100;
+      const auto found = SearchTeams(little, 2);
+      ASSERT_TRUE(found.ok()) << full << " " << percent << ": " << found.status().ToString();
+      EXPECT_LE(found->plan.predicted_peak_bytes[full], peak * percent / 100);
+    }
+  }
 }
 
 TEST(TeamsTest, WhatCannotBeATeamIsRefused) {
