@@ -8,7 +8,7 @@
 
 namespace heddle::testing {
 
-enum class GroupModel { kTensorParallel, kSequence, kSharedKeys, kBias };
+enum class GroupModel { kTensorParallel, kSequence, kSharedKeys, kBias, kVocabulary };
 
 /// Two stages of the same two members' shares; one microbatch.
 struct GroupExample {
@@ -25,6 +25,7 @@ inline GroupExample GroupExampleOf(GroupModel model) {
   GroupExample example{.graph = SmallTrainingGraph(config), .plan = {}};
   example.plan = GroupPlan({LayoutOf(example.graph, config,
                                      {.units = {4, 4},
+                                      .vocabulary = model == GroupModel::kVocabulary,
                                       .within_groups = model == GroupModel::kSharedKeys,
                                       .sequence = model == GroupModel::kSequence})},
                            {{{3, 0}, {6, 0}}}, 1);

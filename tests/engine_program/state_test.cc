@@ -15,6 +15,7 @@ namespace {
 
 using testing::ChainGraph;
 using ::testing::Contains;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::PipelineOfCuts;
 using testing::PlanOf;
@@ -199,6 +200,33 @@ TEST(StateTest, SoleSourcesAreCountedBeforeReplicasChoose) {
   }
   EXPECT_EQ(sent["w0"], kTable);
   EXPECT_EQ(sent["w1"], kLinear);
+}
+
+// By elements: a parameter of which something comes is not for that all there.
+TEST(StateTest, EveryElementIsGivenOnceAndToWhomItIsFor) {
+  const graph::Graph graph = ChainGraph(3);
+  const auto box = [](graph::ParameterId parameter, int64_t row, int64_t rows,
+                      StateRole role = StateRole::kMaster) {
+    return StateBox{.parameter = parameter, .role = role, .box = {{row, 0}, {rows, 4}}};
+  };
+  const std::vector<StateBox> wanted = {box(1, 0, 4), box(1, 0, 4, StateRole::kExpAvg)};
+  const auto refusal = [&](std::vector<StateBox> given) {
+    given.push_back(wanted[1]);
+    return std::string(CheckCoverage(graph, wanted, given).message());
+  };
+  const std::string twice =
+      "elements of master of linear1.weight {} would be given twice, or to whom they are not for";
+  EXPECT_EQ(refusal({box(1, 0, 4)}), "");
+  EXPECT_EQ(refusal({box(1, 3, 1), box(1, 0, 3)}), "");
+  EXPECT_EQ(refusal({box(1, 0, 3)}),
+            "nobody gives master of linear1.weight " + ToString(box(1, 3, 1).box));
+  EXPECT_EQ(refusal({box(1, 0, 2), box(1, 3, 1)}),
+            "nobody gives master of linear1.weight " + ToString(box(1, 2, 1).box));
+  EXPECT_EQ(refusal({box(1, 0, 3), box(1, 2, 2)}),
+            fmt::format(fmt::runtime(twice), ToString(box(1, 2, 2).box)));
+  EXPECT_EQ(refusal({box(1, 0, 4), box(1, 0, 4)}),
+            fmt::format(fmt::runtime(twice), ToString(box(1, 0, 4).box)));
+  EXPECT_THAT(refusal({box(1, 0, 4), box(0, 0, 1)}), HasSubstr("to whom they are not for"));
 }
 
 }  // namespace

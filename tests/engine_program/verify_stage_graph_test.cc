@@ -42,14 +42,60 @@ TEST_P(StageFaultTest, IsFound) {
   EXPECT_THAT(status.message(), HasSubstr(GetParam().message));
 }
 
+/// Has every node that reads `from` read `to`.
+void ReplaceInputs(StageGraph& group, graph::TensorId from, graph::TensorId to) {
+  for (graph::Node& node : group.sharded.graph.nodes) {
+    std::ranges::replace(node.inputs, from, to);
+  }
+}
+
+/// The first exchange of this form that the stage graph orders.
+graph::Exchange& FirstOf(StageGraph& group, ExchangeForm form) {
+  return *std::ranges::find(group.sharded.exchanges, form, &graph::Exchange::form);
+}
+
+/// Has all readers of a sum read its addends, which are said to be whole.
+void DeclareWhole(StageGraph& group) {
+  const graph::Exchange sum = FirstOf(group, ExchangeForm::kSum);
+  ReplaceInputs(group, sum.to, sum.from);
+  group.sharded.shardings[static_cast<size_t>(sum.from)] = {};
+  std::erase_if(group.sharded.order, [&](const graph::Step& step) {
+    return step.exchange >= 0 &&
+           group.sharded.exchanges[static_cast<size_t>(step.exchange)].from == sum.from;
+  });
+}
+
+/// Has the first member do all of the work of a node that every member did.
+void LeaveToOne(StageGraph& group) {
+  for (const graph::Step& step : group.sharded.order) {
+    if (step.node >= 0) {
+      graph::Division& division = group.sharded.divisions[static_cast<size_t>(step.node)];
+      if (division.shares.empty()) {
+        division.shares = {{0, 1}, {}};
+        return;
+      }
+    }
+  }
+}
+
+/// Has both members of an embedding that is cut by rows add a row's vector.
+void AddTwice(StageGraph& group) {
+  for (size_t i = 0; i < group.sharded.graph.nodes.size(); ++i) {
+    const graph::Node& node = group.sharded.graph.nodes[i];
+    if (node.op->name() == "embedding") {
+      graph::Division& division = group.sharded.divisions[i];
+      division.shares[1].begin -= 1;
+      group.sharded.shardings[static_cast<size_t>(node.inputs[1])].held = division.shares;
+    }
+  }
+}
+
 /// Lets the first reader of what an exchange of this form makes read its source instead.
 void ReadSource(StageGraph& group, ExchangeForm form, size_t number = 0) {
   std::vector<graph::Exchange> found;
   std::ranges::copy_if(group.sharded.exchanges, std::back_inserter(found),
                        [&](const graph::Exchange& e) { return e.form == form; });
-  for (graph::Node& node : group.sharded.graph.nodes) {
-    std::ranges::replace(node.inputs, found.at(number).to, found.at(number).from);
-  }
+  ReplaceInputs(group, found.at(number).to, found.at(number).from);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -148,6 +194,24 @@ INSTANTIATE_TEST_SUITE_P(
                      g.sharded.graph.tensors.push_back(g.sharded.graph.tensor(part));
                      g.sharded.shardings.push_back(std::move(twice));
                      part = static_cast<graph::TensorId>(g.sharded.shardings.size()) - 1;
+                   }},
+        StageFault{"PartialDeclaredWhole", "its rule does not read and write what members have",
+                   GroupModel::kTensorParallel, DeclareWhole},
+        StageFault{"WholeWithoutAShare", "a member without a share has the whole of it",
+                   GroupModel::kTensorParallel, LeaveToOne},
+        StageFault{"RowAddedTwice", "a unit is twice in its sum, or missing",
+                   GroupModel::kVocabulary, AddTwice},
+        StageFault{"ExchangeOfOtherExtents", "its extents are not those that members have",
+                   GroupModel::kSequence,
+                   [](StageGraph& g) { FirstOf(g, ExchangeForm::kGather).sent[1].begin += 1; }},
+        StageFault{"ExchangeOfNoTensor", "names no tensor", GroupModel::kTensorParallel,
+                   [](StageGraph& g) { FirstOf(g, ExchangeForm::kSum).from = -1; }},
+        StageFault{"ExchangeToNoTensor", "names no tensor", GroupModel::kTensorParallel,
+                   [](StageGraph& g) { FirstOf(g, ExchangeForm::kSum).to = 1 << 20; }},
+        StageFault{"ExchangeOfTwoTypes", "they are of two types", GroupModel::kTensorParallel,
+                   [](StageGraph& g) {
+                     const graph::TensorId made = FirstOf(g, ExchangeForm::kSum).to;
+                     g.sharded.graph.tensors[static_cast<size_t>(made)].type.dtype = DType::kF32;
                    }},
         StageFault{"LossPartial", "the loss is partial", GroupModel::kTensorParallel,
                    [](StageGraph& g) {
