@@ -14,6 +14,7 @@
 #include "engine/program/state.h"
 #include "engine/program/verify/verify.h"
 #include "tests/engine_program/example_programs.h"
+#include "tests/engine_program/group_examples.h"
 #include "tests/support/graph/random_graph.h"
 #include "tests/support/graph/random_plan.h"
 #include "tests/support/program/group_plans.h"
@@ -282,6 +283,33 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"NoUpdate", "never updates",
               [](Programs& p) { Remove(p[2], Find(p[2], Code::kUpdate)); }}),
     [](const auto& parameter) { return std::string(parameter.param.name); });
+
+// Members exchange the parts of a parameter as the compute copy has them.
+TEST(DividedTest, AnExchangeOfAParameterThatIsNotGatheredYetIsFound) {
+  testing::GroupExample example = testing::GroupExampleOf(testing::GroupModel::kGatheredPositions);
+  example.graph.optimizer.slices = 4;
+  Plan plan = testing::GroupPlan(example.plan.layouts, {{{6, 0}}, {{6, 0}}}, 1);
+  plan.divides_optimizer = true;
+  Result<Programs> programs = LowerAll(example.graph, plan);
+  ASSERT_TRUE(programs.ok()) << programs.status().ToString();
+  ASSERT_EQ(Verify(example.graph, plan, *programs).message(), "");
+  Program& program = (*programs)[0];
+  size_t exchange = Find(program, Code::kExchange);
+  while (program.instructions[exchange].inputs != std::vector<SlotId>{-1}) {
+    exchange = Find(program, Code::kExchange, exchange + 1);
+  }
+  const graph::Exchange& gather =
+      program.exchanges[static_cast<size_t>(program.instructions[exchange].exchange)];
+  const auto await = std::ranges::find_if(program.instructions, [&](const Instruction& one) {
+    return one.code == Code::kAwait && one.parameter >= 0 &&
+           example.graph.parameter(one.parameter).compute == gather.from;
+  });
+  ASSERT_LT(await - program.instructions.begin(), static_cast<std::ptrdiff_t>(exchange));
+  std::rotate(await, await + 1,
+              program.instructions.begin() + static_cast<std::ptrdiff_t>(exchange) + 1);
+  EXPECT_THAT(Verify(example.graph, plan, *programs).message(),
+              HasSubstr("reads the compute copy of embedding.position.weight before"));
+}
 
 }  // namespace
 }  // namespace heddle::program

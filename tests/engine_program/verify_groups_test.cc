@@ -125,6 +125,33 @@ INSTANTIATE_TEST_SUITE_P(
               [](Programs& p) { At(p[0], Code::kExchange).microbatch = 1; }},
         Fault{"Unknown", "exchange 1000 does not exist",
               [](Programs& p) { At(p[0], Code::kExchange).exchange = 1000; }},
+        Fault{"IntoAWrittenSlot", "writes slot",
+              [](Programs& p) {
+                Instruction& exchange = At(p[0], Code::kExchange);
+                exchange.outputs = exchange.inputs;
+              }},
+        Fault{"OfAParameterInASlot", "does not exchange parameter embedding.position.weight",
+              [](Programs& p) {
+                for (Instruction& one : p[0].instructions) {
+                  if (one.code == Code::kExchange && one.inputs == std::vector<SlotId>{-1}) {
+                    one.inputs = At(p[0], Code::kRun).outputs;
+                    return;
+                  }
+                }
+              },
+              GroupModel::kGatheredPositions},
+        Fault{"WaitedForByBoth", "waits for ever for an exchange",
+              [](Programs& p) {
+                const size_t receive = Find(p[1], Code::kRecv);
+                const Instruction instruction = p[1].instructions[receive];
+                Remove(p[1], receive);
+                Insert(p[1], Find(p[1], Code::kExchange), instruction);
+              }},
+        Fault{"AwaitedWithAnother", "has 2 inputs and 0 outputs, expected 1 and 0",
+              [](Programs& p) {
+                std::vector<SlotId>& inputs = At(p[0], Code::kAwait).inputs;
+                inputs.push_back(inputs.front());
+              }},
         Fault{"WithoutItsPart", "has 0 inputs and 1 outputs, expected 1 and 1",
               [](Programs& p) { At(p[0], Code::kExchange).inputs.clear(); }}),
     [](const ::testing::TestParamInfo<Fault>& parameter) { return parameter.param.name; });
