@@ -233,6 +233,21 @@ size_t FindAwait(const Program& program) {
   return index;
 }
 
+/// Worker 2 gathers with worker 0 only after worker 1 has gathered, which waits for worker 0 to send.
+void WaitInACircle(Programs& programs) {
+  Program& reader = programs[1];
+  const size_t receive = Find(reader, Code::kRecv);
+  const Instruction instruction = reader.instructions[receive];
+  Remove(reader, receive);
+  Insert(reader, 0, instruction);
+  std::vector<Instruction>& list = programs[2].instructions;
+  const auto last = std::ranges::find_if(list, [&](const Instruction& one) {
+    return one.code == Code::kAwait && one.parameter == list[3].parameter;
+  });
+  std::rotate(list.begin() + 4, last, last + 1);
+  std::rotate(list.begin(), list.begin() + 2, list.begin() + 5);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Faults,
     DividedFaultTest,
@@ -254,6 +269,11 @@ INSTANTIATE_TEST_SUITE_P(
                 const Instruction again = At(p[0], Code::kGather);
                 Insert(p[0], 0, again);
               }},
+        Fault{"GathersASlot", "has 1 inputs and 0 outputs, expected 0 and 0",
+              [](Programs& p) { At(p[0], Code::kGather).inputs = {0}; }},
+        Fault{"AwaitsASlot", "has 1 inputs and 0 outputs, expected 0 and 0",
+              [](Programs& p) { p[0].instructions[FindAwait(p[0])].inputs = {0}; }},
+        Fault{"WaitedForInACircle", "waits for ever for an exchange or a gather", WaitInACircle},
         Fault{"GathersInAnotherOrder", "in different orders",
               [](Programs& p) { std::swap(p[2].instructions[0], p[2].instructions[1]); }},
         Fault{"OtherRows", "into other rows",

@@ -46,6 +46,23 @@ void ChangeExchange(Programs& programs, const std::function<void(graph::Exchange
   }
 }
 
+/// Makes a member exchange a parameter once more, when the others have ended.
+void MakeAgain(Programs& programs) {
+  Program& program = programs[1];
+  for (const Instruction& one : program.instructions) {
+    if (one.code == Code::kExchange && one.inputs == std::vector<SlotId>{-1}) {
+      Instruction again = one;
+      again.tag = ExchangeTag(program.exchanges[static_cast<size_t>(one.exchange)].to,
+                              one.microbatch, /*again=*/true);
+      again.outputs = {static_cast<SlotId>(program.slots.size())};
+      const Slot slot = program.slots[static_cast<size_t>(one.outputs[0])];
+      program.slots.push_back(slot);
+      Insert(program, program.vote_index, again);
+      return;
+    }
+  }
+}
+
 struct Fault {
   const char* name;
   const char* message;
@@ -139,6 +156,14 @@ INSTANTIATE_TEST_SUITE_P(
                   }
                 }
               },
+              GroupModel::kGatheredPositions},
+        Fault{"NeverMade", "exchanges, expected",
+              [](Programs& p) {
+                for (const size_t rank : {size_t{0}, size_t{1}}) {
+                  p[rank].exchanges.push_back(p[rank].exchanges.front());
+                }
+              }},
+        Fault{"MadeAgainByOne", "unlike numbers of exchanges", MakeAgain,
               GroupModel::kGatheredPositions},
         Fault{"WaitedForByBoth", "waits for ever for an exchange",
               [](Programs& p) {
@@ -266,6 +291,21 @@ INSTANTIATE_TEST_SUITE_P(
                     const SlotId slot = free.inputs[0];
                     Insert(p[3], i, {.code = Code::kFold, .inputs = {slot, slot}});
                     return;
+                  }
+                }
+              }},
+        Fault{"CopyNotComputed", "does not run its share of node",
+              [](Programs& p) {
+                const SlotId output = p[3].instructions[EmptyReduction(p[3])].outputs[0];
+                const graph::TensorId gradient = p[3].slots[static_cast<size_t>(output)].tensor;
+                for (size_t i = p[3].instructions.size(); i > 0; --i) {
+                  const Instruction& one = p[3].instructions[i - 1];
+                  const std::vector<SlotId>& slots =
+                      one.code == Code::kFree ? one.inputs : one.outputs;
+                  if ((one.code == Code::kFree || one.code == Code::kRun) &&
+                      slots.front() != output &&
+                      p[3].slots[static_cast<size_t>(slots.front())].tensor == gradient) {
+                    Remove(p[3], i - 1);
                   }
                 }
               }},
