@@ -1,0 +1,73 @@
+// What one member of a group does that is not its part: it goes red, for the right reason.
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/program/lowering/lower.h"
+#include "engine/program/verify/verify.h"
+#include "tests/engine_program/example_programs.h"
+#include "tests/support/graph/groups.h"
+#include "tests/support/program/group_plans.h"
+
+namespace heddle::program {
+namespace {
+
+using testing::At;
+using testing::Find;
+using testing::GroupPlan;
+using ::testing::HasSubstr;
+using testing::Insert;
+using testing::Programs;
+
+class VerifyMembersTest : public ::testing::Test {
+ protected:
+  /// Stages of two members with these shares each.
+  void Lower(const std::vector<int>& units, const std::vector<testing::StageCut>& stages) {
+    plan_ = GroupPlan({testing::LayoutOf(graph_, config_, {.units = units})}, {stages}, 1);
+    Result<Programs> programs = LowerAll(graph_, plan_);
+    ASSERT_TRUE(programs.ok()) << programs.status().ToString();
+    programs_ = *std::move(programs);
+    ASSERT_EQ(Refusal(), "");
+  }
+  std::string Refusal() const { return std::string(Verify(graph_, plan_, programs_).message()); }
+
+  const graph::ModelConfig config_ =
+      testing::SmallModel(graph::ModelFamily::kLlama, 4, /*tied=*/false);
+  const graph::Graph graph_ = testing::SmallTrainingGraph(config_);
+  Plan plan_;
+  Programs programs_;
+};
+
+TEST_F(VerifyMembersTest, AMemberRunsNoNodeOfWhichItHasNoShare) {
+  Lower({8, 0}, {{6, 0}});
+  const auto query = std::ranges::find(graph_.tensors, std::string("layers.0.attention.query"),
+                                       &graph::Tensor::name);
+  ASSERT_NE(query, graph_.tensors.end());
+  const auto run =
+      std::ranges::find(programs_[0].instructions, query->producer, &Instruction::node);
+  ASSERT_NE(run, programs_[0].instructions.end());
+  Insert(programs_[1], 0, *run);
+  EXPECT_THAT(Refusal(), HasSubstr(fmt::format("worker w1, instruction 0: runs node {}, of which "
+                                               "it has no share",
+                                               query->producer)));
+}
+
+// The second stage sends back what it makes for the third.
+TEST_F(VerifyMembersTest, AMemberReceivesNothingThatDoesNotComeToItsGroup) {
+  Lower({4, 4}, {{2, 0}, {4, 0}, {6, 0}});
+  Instruction& send = At(programs_[2], Code::kSend);
+  ASSERT_EQ(send.peer, 4);
+  send.peer = 0;
+  const size_t sent = Find(programs_[0], Code::kSend);
+  Insert(programs_[0], sent + 1,
+         {.code = Code::kRecv,
+          .microbatch = 0,
+          .outputs = programs_[0].instructions[sent].inputs,
+          .peer = 2,
+          .tag = send.tag});
+  EXPECT_THAT(Refusal(), HasSubstr("which does not come to its group"));
+}
+
+}  // namespace
+}  // namespace heddle::program
