@@ -211,11 +211,6 @@ Status VerifyMachine::StepReduce(int rank, const Instruction& instruction) {
     return InternalError("reduces {} into {} outputs", parameter.name, instruction.outputs.size());
   }
   HEDDLE_RETURN_IF_ERROR(CheckRows(instruction));
-  for (const int member : instruction.group) {
-    if (member != rank) {
-      HEDDLE_RETURN_IF_ERROR(ExpectPeer(rank, member));
-    }
-  }
   HEDDLE_RETURN_IF_ERROR(JoinReduction(rank, instruction));
   if (outputs == 0) {
     return Status::Ok();
