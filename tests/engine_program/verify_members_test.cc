@@ -22,7 +22,7 @@ using testing::Programs;
 
 class VerifyMembersTest : public ::testing::Test {
  protected:
-  /// Stages of two members with these shares each.
+  /// Stages whose members have these shares.
   void Lower(const std::vector<int>& units, const std::vector<testing::StageCut>& stages) {
     plan_ = GroupPlan({testing::LayoutOf(graph_, config_, {.units = units})}, {stages}, 1);
     Result<Programs> programs = LowerAll(graph_, plan_);
@@ -67,6 +67,34 @@ TEST_F(VerifyMembersTest, AMemberReceivesNothingThatDoesNotComeToItsGroup) {
           .peer = 2,
           .tag = send.tag});
   EXPECT_THAT(Refusal(), HasSubstr("which does not come to its group"));
+}
+
+// Of five positions, the first two of four members have one each.
+TEST_F(VerifyMembersTest, AMemberReceivesNoOthersPart) {
+  Lower({2, 2, 2, 2}, {{3, 0}, {6, 0}});
+  for (const auto& [sender, receiver] : {std::pair(0, 5), std::pair(1, 4)}) {
+    At(programs_[static_cast<size_t>(sender)], Code::kSend).peer = receiver;
+    At(programs_[static_cast<size_t>(receiver)], Code::kRecv).peer = sender;
+    for (const auto& [rank, peer] : {std::pair(sender, receiver), std::pair(receiver, sender)}) {
+      std::vector<int>& peers = programs_[static_cast<size_t>(rank)].peers;
+      peers.insert(std::ranges::lower_bound(peers, peer), peer);
+    }
+  }
+  EXPECT_THAT(Refusal(), HasSubstr("receives another part of"));
+}
+
+TEST_F(VerifyMembersTest, WhatIsReceivedOrReducedGoesToASlotOfItsOwn) {
+  Lower({4, 4}, {{3, 0}, {6, 0}});
+  const Programs right = programs_;
+  At(programs_[2], Code::kRecv).outputs = {1 << 20};
+  EXPECT_THAT(Refusal(), HasSubstr("writes slot 1048576, which does not exist"));
+  programs_ = right;
+  Instruction& reduce = At(programs_[0], Code::kReduce);
+  reduce.outputs = {reduce.inputs.front()};
+  EXPECT_THAT(Refusal(), HasSubstr(fmt::format("writes slot {} twice", reduce.outputs.front())));
+  programs_ = right;
+  At(programs_[0], Code::kReduce).piece = 1000;
+  EXPECT_THAT(Refusal(), HasSubstr("reduces piece 1000 of"));
 }
 
 }  // namespace
