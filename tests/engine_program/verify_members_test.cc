@@ -23,8 +23,16 @@ using testing::Programs;
 class VerifyMembersTest : public ::testing::Test {
  protected:
   /// Stages whose members have these shares.
-  void Lower(const std::vector<int>& units, const std::vector<testing::StageCut>& stages) {
-    plan_ = GroupPlan({testing::LayoutOf(graph_, config_, {.units = units})}, {stages}, 1);
+  void Lower(const std::vector<int>& units,
+             const std::vector<testing::StageCut>& stages,
+             int64_t kv_heads = 4,
+             int microbatches = 1) {
+    const graph::ModelConfig config =
+        testing::SmallModel(graph::ModelFamily::kLlama, kv_heads, /*tied=*/false);
+    graph_ = testing::SmallTrainingGraph(config);
+    plan_ = GroupPlan(
+        {testing::LayoutOf(graph_, config, {.units = units, .within_groups = kv_heads < 4})},
+        {stages}, microbatches);
     Result<Programs> programs = LowerAll(graph_, plan_);
     ASSERT_TRUE(programs.ok()) << programs.status().ToString();
     programs_ = *std::move(programs);
@@ -32,9 +40,7 @@ class VerifyMembersTest : public ::testing::Test {
   }
   std::string Refusal() const { return std::string(Verify(graph_, plan_, programs_).message()); }
 
-  const graph::ModelConfig config_ =
-      testing::SmallModel(graph::ModelFamily::kLlama, 4, /*tied=*/false);
-  const graph::Graph graph_ = testing::SmallTrainingGraph(config_);
+  graph::Graph graph_;
   Plan plan_;
   Programs programs_;
 };
@@ -95,6 +101,36 @@ TEST_F(VerifyMembersTest, WhatIsReceivedOrReducedGoesToASlotOfItsOwn) {
   programs_ = right;
   At(programs_[0], Code::kReduce).piece = 1000;
   EXPECT_THAT(Refusal(), HasSubstr("reduces piece 1000 of"));
+}
+
+// Heads 3 and 4 of eight read both key/value heads, which are pieces of one parameter.
+TEST_F(VerifyMembersTest, APieceIsUpdatedByItsOwnGradient) {
+  Lower({3, 2, 3}, {{6, 0}}, /*kv_heads=*/2);
+  Instruction* first = nullptr;
+  for (Instruction& one : programs_[1].instructions) {
+    if (one.code != Code::kUpdate) {
+      continue;
+    }
+    if (first != nullptr && first->parameter == one.parameter) {
+      std::swap(first->inputs, one.inputs);
+      break;
+    }
+    first = &one;
+  }
+  EXPECT_THAT(Refusal(), HasSubstr("the gradient of piece 1 of layers."));
+}
+
+TEST_F(VerifyMembersTest, AMemberAddsAllThatItComputes) {
+  Lower({4, 4}, {{6, 0}}, /*kv_heads=*/4, /*microbatches=*/2);
+  Program& program = programs_[0];
+  const SlotId sum = At(program, Code::kReduce).inputs.front();
+  const auto fold = std::ranges::find_if(program.instructions, [&](const Instruction& one) {
+    return one.code == Code::kFold && one.inputs.front() == sum;
+  });
+  ASSERT_NE(fold, program.instructions.end());
+  program.instructions.erase(fold);
+  --program.vote_index;
+  EXPECT_THAT(Refusal(), HasSubstr("contributes other microbatches or uses of parameter"));
 }
 
 }  // namespace
