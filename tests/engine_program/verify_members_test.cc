@@ -133,5 +133,31 @@ TEST_F(VerifyMembersTest, AMemberAddsAllThatItComputes) {
   EXPECT_THAT(Refusal(), HasSubstr("contributes other microbatches or uses of parameter"));
 }
 
+// Both members compute the gradient of a norm, and the first one counts it.
+TEST_F(VerifyMembersTest, ACopyOfAGradientIsNotApplied) {
+  Lower({4, 4}, {{6, 0}});
+  Program& program = programs_[1];
+  std::vector<Instruction>& list = program.instructions;
+  const auto reduce = std::ranges::find_if(
+      list, [](const Instruction& one) { return one.code == Code::kReduce && one.inputs.empty(); });
+  ASSERT_NE(reduce, list.end());
+  const SlotId sum = reduce->outputs.front();
+  const graph::TensorId gradient = program.slots[static_cast<size_t>(sum)].tensor;
+  const auto free = std::ranges::find_if(list, [&](const Instruction& one) {
+    return one.code == Code::kFree &&
+           program.slots[static_cast<size_t>(one.inputs.front())].tensor == gradient;
+  });
+  ASSERT_LT(free - list.begin(), static_cast<std::ptrdiff_t>(program.vote_index));
+  const SlotId copy = free->inputs.front();
+  std::rotate(free, free + 1, list.end());
+  --program.vote_index;
+  for (Instruction& one : list) {
+    if (one.code == Code::kUpdate && one.inputs.front() == sum) {
+      one.inputs = {copy};
+    }
+  }
+  EXPECT_THAT(Refusal(), HasSubstr("applies a copy of the gradient of"));
+}
+
 }  // namespace
 }  // namespace heddle::program
