@@ -177,6 +177,13 @@ TEST(DividedTest, AHolderKeepsARunOfSlices) {
   EXPECT_EQ(Verify(example.graph, example.plan, example.programs).message(), "");
 }
 
+TEST(DividedTest, KeptPiecesAreCountedFromParameterToParameter) {
+  Example example = MakeExample();
+  EXPECT_EQ(FirstKeptPieces(example.graph, example.plan), (std::vector<int32_t>{0, 2, 4, 6, 8}));
+  example.plan.divides_optimizer = false;
+  EXPECT_EQ(FirstKeptPieces(example.graph, example.plan), (std::vector<int32_t>{0, 1, 2, 3, 4}));
+}
+
 TEST(DividedTest, SlicesAreTheSameWhoeverKeepsThem) {
   for (const int64_t rows : {1, 5, 64, 1000}) {
     for (const int64_t slices : {1, 2, 7, 64}) {
