@@ -7,6 +7,7 @@
 
 #include "base/thread.h"
 #include "elastic/worker/trainer/chunk_hash.h"
+#include "elastic/worker/trainer/held_boxes.h"
 #include "elastic/worker/trainer/state_move.h"
 #include "engine/graph/models/model.h"
 #include "engine/program/plan.h"
@@ -132,6 +133,18 @@ TEST_F(MoveTest, TheStateOfAnotherStepIsRefused) {
   EXPECT_EQ(moved.status.code(), StatusCode::kDataLoss) << moved.status.ToString();
   ASSERT_THAT(moved.refused, SizeIs(1));
   EXPECT_EQ(moved.refused[0].chunks(), static_cast<int64_t>(boxes_));
+}
+
+// Of a parameter of which something else is wanted, too, the elements that are held count.
+TEST(HeldBoxesTest, WhatIsWantedAndHeldIsCommonElementByElement) {
+  const auto rows = [](int64_t first, int64_t count, program::StateRole role) {
+    return program::StateBox{.parameter = 0, .role = role, .box = {{first, 0}, {count, 4}}};
+  };
+  const auto master = program::StateRole::kMaster;
+  const std::vector<program::StateBox> wanted = {rows(0, 4, master)};
+  const std::vector<program::StateBox> held = {rows(2, 4, master), rows(4, 2, master),
+                                               rows(0, 4, program::StateRole::kExpAvg)};
+  EXPECT_EQ(CommonBoxes(wanted, held), std::vector<program::StateBox>{rows(2, 2, master)});
 }
 
 }  // namespace
