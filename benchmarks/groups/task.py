@@ -3,6 +3,8 @@
 over_one           throughput of a group of two equal workers over that of one worker of twice their speed
 prediction_error   measured over predicted step time of a plan with groups, less 1
 mean_error, worst_error   of all plans, their sign left out
+boundary           step time of a pipeline of a group of two and one of three, over the mean of those of two groups of two
+                   and of two groups of three, less 1
 over_link          bytes a second at which a worker gets its state from others' memory, over those of its link
 memory_over_predicted   the workers' processes at their peak over what the plan predicts of them
 
@@ -31,6 +33,7 @@ checkpoint: {{last: false}}
 """
 LARGE = {"family": "llama", "hidden": 1024, "inner": 2752, "layers": 2, "heads": 16, "microbatch": 2, "samples": 4}
 SMALL = {"family": "llama", "hidden": 256, "inner": 688, "layers": 4, "heads": 8, "microbatch": 2, "samples": 24}
+EVEN = {**SMALL, "samples": 12, "hidden": 384, "inner": 1032, "heads": 6}  # Two and three members have equal shares of it.
 GPT2 = {**SMALL, "family": "gpt2", "inner": 1024}
 # Name: model, workers of a group, speeds, and what else the job says.
 PLANS = {
@@ -110,6 +113,46 @@ def predictions(options, settings, rows):
     rows.add(case, "heddle", True, "worst_error", max(errors), "ratio")
 
 
+def pipeline_plan(folder, sizes):
+    """(plan file, speeds): a pipeline of two groups of these sizes, each with half a core and half of the segments."""
+    layouts, stages, speeds = [], [], []
+    for position, size in enumerate(sizes):
+        job = write_job(folder, f"group-of-{size}", EVEN, [0.5 / size] * size)
+        plan = json.loads(heddle.command("plan", job, "--json", "--set", f"parallel.tensor={size}"))
+        stage = plan["pipelines"][0]["stages"][0]
+        middle = stage["last_segment"] // 2
+        stages.append({**stage, "layout": position, "group": list(range(len(speeds), len(speeds) + size)),
+                       "first_segment": [0, middle][position], "last_segment": [middle, stage["last_segment"]][position]})
+        layouts += plan["layouts"]
+        speeds += [0.5 / size] * size
+    if layouts[0] == layouts[1]:
+        del layouts[1]
+        stages[1]["layout"] = 0
+    plan["pipelines"][0]["stages"] = stages
+    plan.update(layouts=layouts, workers=[f"worker-{rank}" for rank in range(len(speeds))], transports=[],
+                predicted_peak_bytes=[0] * len(speeds))
+    plan.pop("predicted_process_bytes", None)
+    path = os.path.join(folder, f"{sizes[0]}-{sizes[1]}.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(plan, file)
+    return path, speeds
+
+
+def boundary(options, settings, rows):
+    kinds = {sizes: pipeline_plan(options.folder, sizes) for sizes in ((2, 2), (2, 3), (3, 3))}
+    found = []
+    for number in range(options.repeat or settings["repetitions"]):
+        seconds = {}
+        for sizes, (plan, speeds) in list(kinds.items())[::1 if number % 2 == 0 else -1]:
+            job = write_job(options.folder, f"boundary-{sizes[0]}-{sizes[1]}", EVEN, speeds)
+            seconds[sizes], predicted, _, _ = measured(os.path.join(options.folder, f"{sizes[0]}-{sizes[1]}-{number}"),
+                                                       job, [f"plan={plan}"], settings["steps"] // 2)
+            report.say(f"groups of {sizes}: step {seconds[sizes]:.3f} s, predicted {predicted:.3f} s")
+        found.append(2 * seconds[2, 3] / (seconds[2, 2] + seconds[3, 3]) - 1)
+    rows.add({"hidden": EVEN["hidden"], "repetitions": len(found)}, "heddle", True,
+             "boundary", report.median(found), "ratio")
+
+
 def moves(options, settings, rows):
     """Of two pairs one member is killed, and comes back: the other pair has its state, and that of its partner, who is
     left out meanwhile."""
@@ -155,6 +198,8 @@ def run(options, rows):
     settings = QUICK if options.quick else FULL
     if options.only in "moves":
         moves(options, settings, rows)
+    if options.only in "boundary":
+        boundary(options, settings, rows)
     if options.only in "one":
         against_one(options, settings, rows)
     if options.only in "predictions":

@@ -6,6 +6,8 @@
 namespace heddle::planner {
 namespace {
 
+constexpr double kMebibyte = 1 << 20;
+
 std::string Bytes(int64_t bytes) {
   return FormatByteSize(ByteSize{bytes});
 }
@@ -28,7 +30,8 @@ std::string WorkerLines(const SearchRequest& request, const SearchOutcome& outco
       text += fmt::format(", busy {:.1f} %", 100 * simulation.busy[rank] / simulation.step_seconds);
     }
     if (rank < plan.predicted_process_bytes.size()) {
-      text += fmt::format(", process {}", Bytes(plan.predicted_process_bytes[rank]));
+      text += fmt::format(", process {:.0f}MiB",
+                          static_cast<double>(plan.predicted_process_bytes[rank]) / kMebibyte);
     }
     text += '\n';
   }
@@ -57,7 +60,7 @@ std::string Explain(const SearchRequest& request, const SearchOutcome& outcome) 
                         outcome.plan.IdleWorkers().size());
   }
   for (const Alternative& other : outcome.alternatives) {
-    text += fmt::format("not chosen: {} pipelines, {} workers idle: {:.6g} s (+{:.1f} %): {}\n",
+    text += fmt::format("not chosen: {} pipelines, {} workers idle: {:.6g} s ({:+.1f} %): {}\n",
                         other.plan.pipelines.size(), other.plan.IdleWorkers().size(),
                         other.step_seconds, 100 * (other.step_seconds / seconds - 1), other.why);
   }

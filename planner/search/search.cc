@@ -370,25 +370,26 @@ class Searcher {
     for (const std::vector<ScoredPlan>* list : {&finalists, &candidates}) {
       for (const ScoredPlan& other : *list) {
         if (alternatives.size() < kMaxAlternatives && seen.insert(kind(other.plan)).second) {
-          alternatives.push_back({.plan = other.plan, .step_seconds = other.seconds, .why = {}});
+          alternatives.push_back(
+              {.plan = other.plan, .step_seconds = other.seconds, .why = Why(chosen, other)});
         }
       }
-    }
-    for (Alternative& other : alternatives) {
-      other.why = Why(chosen.plan, other.plan);
     }
     return alternatives;
   }
 
-  static std::string Why(const Plan& chosen, const Plan& other) {
-    const size_t idle = other.IdleWorkers().size();
-    if (idle > chosen.IdleWorkers().size()) {
-      return fmt::format("leaves {} of {} workers out", idle, other.workers.size());
+  static std::string Why(const ScoredPlan& chosen, const ScoredPlan& other) {
+    if (other.seconds <= chosen.seconds) {
+      return "is no faster within the precision of profiles";
     }
-    if (idle < chosen.IdleWorkers().size()) {
+    const size_t idle = other.plan.IdleWorkers().size();
+    if (idle > chosen.plan.IdleWorkers().size()) {
+      return fmt::format("leaves {} of {} workers out", idle, other.plan.workers.size());
+    }
+    if (idle < chosen.plan.IdleWorkers().size()) {
       return "waits for workers that are too slow to help";
     }
-    return other.pipelines.size() > chosen.pipelines.size()
+    return other.plan.pipelines.size() > chosen.plan.pipelines.size()
                ? "reduces the gradients over more pipelines"
                : "has deeper pipelines, which take longer to fill and drain";
   }
