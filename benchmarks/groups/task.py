@@ -3,8 +3,8 @@
 over_one           throughput of a group of two equal workers over that of one worker of twice their speed
 prediction_error   measured over predicted step time of a plan with groups, less 1
 mean_error, worst_error   of all plans, their sign left out
-boundary           step time of a pipeline of a group of two and one of three, over the mean of those of two groups of two
-                   and of two groups of three, less 1
+boundary           step time of a pipeline of a group of two and one of three, over the mean of those of two groups of
+                   two and of two groups of three, less 1
 over_link          bytes a second at which a worker gets its state from others' memory, over those of its link
 memory_over_predicted   the workers' processes at their peak over what the plan predicts of them
 
@@ -33,7 +33,8 @@ checkpoint: {{last: false}}
 """
 LARGE = {"family": "llama", "hidden": 1024, "inner": 2752, "layers": 2, "heads": 16, "microbatch": 2, "samples": 4}
 SMALL = {"family": "llama", "hidden": 256, "inner": 688, "layers": 4, "heads": 8, "microbatch": 2, "samples": 24}
-EVEN = {**SMALL, "samples": 12, "hidden": 384, "inner": 1032, "heads": 6}  # Two and three members have equal shares of it.
+# Two and three members have equal shares of it.
+EVEN = {**SMALL, "samples": 12, "hidden": 384, "inner": 1032, "heads": 6}
 GPT2 = {**SMALL, "family": "gpt2", "inner": 1024}
 # Name: model, workers of a group, speeds, and what else the job says.
 PLANS = {
@@ -122,7 +123,8 @@ def pipeline_plan(folder, sizes):
         stage = plan["pipelines"][0]["stages"][0]
         middle = stage["last_segment"] // 2
         stages.append({**stage, "layout": position, "group": list(range(len(speeds), len(speeds) + size)),
-                       "first_segment": [0, middle][position], "last_segment": [middle, stage["last_segment"]][position]})
+                       "first_segment": [0, middle][position],
+                       "last_segment": [middle, stage["last_segment"]][position]})
         layouts += plan["layouts"]
         speeds += [0.5 / size] * size
     if layouts[0] == layouts[1]:
