@@ -1,7 +1,8 @@
 // What a coordinator does with a plan before it sends it, timed part by part.
 // Usage: programs_bench LAYERS PIPELINES STAGES MICROBATCHES exact|relaxed REPETITIONS
-// Prints one line of JSON a repetition, in seconds: {"lower", "hash", "verify", "take"}; "take" is
-// hashing and verifying side by side, as the coordinator does.
+// Prints one line of JSON a repetition, in seconds: {"lower", "hash", "verify", "take", "memory"};
+// "take" is hashing and verifying side by side, as the coordinator does, and "memory" predicting
+// what the workers' processes take.
 #include <chrono>
 #include <cstdlib>
 #include <string>
@@ -10,7 +11,9 @@
 #include <fmt/format.h>
 
 #include "elastic/planning/plan_programs.h"
+#include "elastic/planning/process_memory.h"
 #include "engine/graph/models/model.h"
+#include "engine/job/job.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/program/verify/verify.h"
 
@@ -38,7 +41,20 @@ program::Plan EqualPipelines(int segments, int pipelines, int stages, int microb
   return plan;
 }
 
-Status Measure(const graph::Graph& graph, const program::Plan& plan) {
+// The plan's workers, all alike, on one link.
+planner::ClusterProfile Cluster(const program::Plan& plan) {
+  planner::ClusterProfile cluster;
+  for (const std::string& worker : plan.workers) {
+    cluster.workers.push_back({.worker = worker});
+    cluster.workers.back().process_bytes = 1;
+  }
+  cluster.links = comm::LinkTable(static_cast<int>(plan.workers.size()));
+  return cluster;
+}
+
+Status Measure(const graph::Graph& graph,
+               const program::Plan& plan,
+               const planner::ClusterProfile& cluster) {
   const double begun = Now();
   HEDDLE_ASSIGN_OR_RETURN(const auto programs, program::LowerAll(graph, plan));
   const double lowered = Now();
@@ -58,8 +74,13 @@ Status Measure(const graph::Graph& graph, const program::Plan& plan) {
   if (hashes != 0) {
     return InternalError("the hashes differ from one call to the next");
   }
-  fmt::print("{{\"lower\": {}, \"hash\": {}, \"verify\": {}, \"take\": {}}}\n", lowered - begun,
-             hashed - lowered, verified - hashed, taken - verified);
+  const std::vector<int64_t> predicted =
+      elastic::ProcessBytes(job::JobConfig(), graph, plan, programs, cluster);
+  if (predicted.size() != programs.size()) {
+    return InternalError("no memory is predicted for {} workers", programs.size());
+  }
+  fmt::print("{{\"lower\": {}, \"hash\": {}, \"verify\": {}, \"take\": {}, \"memory\": {}}}\n",
+             lowered - begun, hashed - lowered, verified - hashed, taken - verified, Now() - taken);
   return Status::Ok();
 }
 
@@ -72,8 +93,9 @@ Status Run(int layers, int pipelines, int stages, int microbatches, bool exact, 
   program::Plan plan =
       EqualPipelines(static_cast<int>(graph.segments.size()), pipelines, stages, microbatches);
   plan.determinism = exact ? program::Determinism::kExact : program::Determinism::kRelaxed;
+  const planner::ClusterProfile cluster = Cluster(plan);
   for (int repetition = 0; repetition < repetitions; ++repetition) {
-    HEDDLE_RETURN_IF_ERROR(Measure(graph, plan));
+    HEDDLE_RETURN_IF_ERROR(Measure(graph, plan, cluster));
   }
   return Status::Ok();
 }

@@ -4,6 +4,7 @@ lower_seconds   all workers' programs
 hash_seconds    their hashes
 verify_adds     hashing and verifying side by side, less hashing alone: what the verification adds to a recovery
 over_rest       that over lowering and hashing
+memory_seconds  predicting what all workers' processes take of their hosts' memory
 """
 import json
 import os
@@ -41,3 +42,4 @@ def add(rows, case, runs):
     rows.add(case, "heddle", True, "hash_seconds", report.median([one["hash"] for one in runs]), "s")
     rows.add(case, "heddle", True, "verify_adds", adds, "s")
     rows.add(case, "heddle", True, "over_rest", adds / rest, "ratio")
+    rows.add(case, "heddle", True, "memory_seconds", report.median([one["memory"] for one in runs]), "s")
