@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -41,14 +43,22 @@ program::Plan EqualPipelines(int segments, int pipelines, int stages, int microb
   return plan;
 }
 
-// The plan's workers, all alike, on one link.
+// The plan's workers, all alike, on one host.
 planner::ClusterProfile Cluster(const program::Plan& plan) {
   planner::ClusterProfile cluster;
   for (const std::string& worker : plan.workers) {
-    cluster.workers.push_back({.worker = worker});
-    cluster.workers.back().process_bytes = 1;
+    program::WorkerProfile profile;
+    profile.worker = worker;
+    profile.process_bytes = 1;
+    cluster.workers.push_back(std::move(profile));
   }
-  cluster.links = comm::LinkTable(static_cast<int>(plan.workers.size()));
+  const int count = static_cast<int>(plan.workers.size());
+  cluster.links = comm::LinkTable(count);
+  for (int from = 0; from < count; ++from) {
+    for (int to = 0; to < count; ++to) {
+      cluster.links.At(from, to).transport = "shm";
+    }
+  }
   return cluster;
 }
 
