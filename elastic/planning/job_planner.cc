@@ -1,8 +1,11 @@
 #include "elastic/planning/job_planner.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
+#include "base/thread.h"
 #include "base/units.h"
 #include "elastic/planning/measurement.h"
 #include "elastic/planning/plan_programs.h"
@@ -163,10 +166,16 @@ PlanOutcome JobPlanner::Plan(const Job& job,
     search.stop = stop;
     HEDDLE_ASSIGN_OR_RETURN(program::Plan plan, ChoosePlan(parsed->config, request, search));
     HEDDLE_ASSIGN_OR_RETURN(const auto programs, program::LowerAll(graph, plan));
-    plan.predicted_process_bytes =
-        ProcessBytes(parsed->config, graph, plan, programs, search.cluster);
     outcome.members = plan.workers;
-    HEDDLE_RETURN_IF_ERROR(TakePrograms(graph, plan, programs, outcome));
+    std::vector<int64_t> process_bytes;
+    // Beside hashes and verification, which take longer: a recovery waits for all.
+    Thread memory("memory", [&] {
+      process_bytes = ProcessBytes(parsed->config, graph, plan, programs, search.cluster);
+    });
+    const Status taken = TakePrograms(graph, plan, programs, outcome);
+    memory.Join();
+    HEDDLE_RETURN_IF_ERROR(taken);
+    plan.predicted_process_bytes = std::move(process_bytes);
     outcome.predicted_step_seconds = plan.predicted_step_seconds;
     outcome.plan_json = program::PlanToJson(plan);
     outcome.move_seconds = kPauseSeconds;
