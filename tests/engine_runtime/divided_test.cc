@@ -1,11 +1,18 @@
 // Whether the optimizer is divided does not matter: real executors give the same losses and weights bit
 // for bit, and each keeps its share of masters and moments alone.
+#include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <numeric>
+#include <span>
 #include <tuple>
+#include <vector>
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include "engine/graph/initialize.h"
+#include "engine/graph/models/model.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/program/slices.h"
 #include "engine/runtime/device/cpu_device.h"
@@ -91,6 +98,34 @@ TEST(DividedStateTest, ThreeWorkersKeepAThirdEach) {
     const Shape& shape = graph.parameters[p].shape;
     EXPECT_EQ(kept[p], shape.size() > 1 ? shape[0] : 3 * shape[0]) << graph.parameters[p].name;
   }
+}
+
+// Matrices that several threads initialise, each some rows.
+TEST(DividedStateTest, InitialValuesAreThoseOfTheirPlaces) {
+  const auto graph = graph::BuildTrainingGraph(
+      {.hidden_size = 128, .intermediate_size = 512, .num_hidden_layers = 1}, {});
+  ASSERT_TRUE(graph.ok()) << graph.status().ToString();
+  at::set_num_threads(4);
+  CpuDevice device;
+  ParameterState state(*graph, device);
+  std::vector<graph::ParameterId> all(graph->parameters.size());
+  std::iota(all.begin(), all.end(), 0);
+  ASSERT_TRUE(state.Hold(all, {}).ok());
+  state.Initialize(7);
+  int64_t largest = 0;
+  for (const graph::ParameterId id : all) {
+    const graph::Parameter& parameter = graph->parameter(id);
+    const Box whole = WholeBox(parameter.shape);
+    std::vector<float> wanted(static_cast<size_t>(ElementCount(parameter.shape)));
+    largest = std::max(largest, std::ssize(wanted));
+    graph::InitializeParameter(parameter, 7, whole, wanted);
+    std::vector<float> found(wanted.size());
+    ASSERT_TRUE(
+        state.Read(id, program::StateRole::kMaster, whole, std::as_writable_bytes(std::span(found)))
+            .ok());
+    EXPECT_EQ(found, wanted) << parameter.name;
+  }
+  EXPECT_GE(largest, int64_t{1} << 16) << "no matrix is large enough for several threads";
 }
 
 INSTANTIATE_TEST_SUITE_P(Types,
