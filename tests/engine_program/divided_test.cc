@@ -184,6 +184,29 @@ TEST(DividedTest, KeptPiecesAreCountedFromParameterToParameter) {
   EXPECT_EQ(FirstKeptPieces(example.graph, example.plan), (std::vector<int32_t>{0, 1, 2, 3, 4}));
 }
 
+TEST(DividedTest, AWorkersStateIsWhatItKeepsAndCopiesOfTheRest) {
+  Example example = MakeExample();
+  const StateLayout kept = LayoutOf(example.graph, example.plan);
+  example.plan.divides_optimizer = false;
+  const StateLayout held = LayoutOf(example.graph, example.plan);
+  const auto elements = [](const std::vector<StateBox>& boxes) {
+    int64_t sum = 0;
+    for (const StateBox& box : boxes) {
+      sum += ElementCount(box.box.extent);
+    }
+    return sum;
+  };
+  const int64_t size = SizeOf(example.graph.master_dtype());
+  for (size_t rank = 0; rank < example.programs.size(); ++rank) {
+    // Of the three roles; a compute copy is of the master's type, and is there once.
+    const int64_t copied = (elements(held[rank]) - elements(kept[rank])) / 3;
+    EXPECT_GT(copied, 0) << rank;
+    EXPECT_EQ(StateBytes(example.graph, example.programs[rank]),
+              (elements(kept[rank]) + copied) * size)
+        << rank;
+  }
+}
+
 TEST(DividedTest, SlicesAreTheSameWhoeverKeepsThem) {
   for (const int64_t rows : {1, 5, 64, 1000}) {
     for (const int64_t slices : {1, 2, 7, 64}) {

@@ -186,6 +186,8 @@ INSTANTIATE_TEST_SUITE_P(
     GroupFaultTest,
     ::testing::Values(Fault{"AwaitMissing", "before its exchange is awaited",
                             [](Programs& p) { Remove(p[0], Find(p[0], Code::kAwait)); }},
+                      Fault{"AwaitOfNoSlot", "awaits slot -1, which is not in flight",
+                            [](Programs& p) { At(p[0], Code::kAwait).inputs = {-1}; }},
                       Fault{"AwaitTooEarly", "which is not in flight",
                             [](Programs& p) {
                               const size_t await = Find(p[0], Code::kAwait);

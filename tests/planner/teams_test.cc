@@ -68,6 +68,15 @@ TEST(TeamsTest, SharesAreWholeGroupsOfHeadsWhereThatCostsLittle) {
   EXPECT_THAT(units({1, 1, 1, 1, 1, 1, 1, 1}), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1));
 }
 
+TEST(TeamsTest, SharesOfKeyValueHeadsAreTakenBeforeFinerOnes) {
+  constexpr graph::Heads kFew{.query = 64, .key_value = 4};
+  const auto units = [&](double first) {
+    return MakeTeams(kFew, TwoHosts(4), {first, 1e-3, 1, 1e-3}, 2, {}).at(0).units;
+  };
+  EXPECT_THAT(units(2.8), ElementsAre(3, 1)) << "47 : 17 query heads are 1 % faster";
+  EXPECT_THAT(units(2.2), ElementsAre(11, 5)) << "44 : 20, 9 % faster than 3 : 1";
+}
+
 TEST(TeamsTest, SharesAreEqualWithinWhatIsMeasuredOfSpeeds) {
   constexpr graph::Heads kMany{.query = 64, .key_value = 64};
   const auto units = [&](double first) {
@@ -152,6 +161,21 @@ TEST(TeamsTest, TheInsideOfAGroupIsExplained) {
   EXPECT_THAT(text, ContainsRegex("backward: w0 [1-9][0-9.]* ms, w1 [1-9][0-9.]* ms; "
                                   "5 sums of 320KiB in all, [^;]*\n"));
   EXPECT_THAT(text, Not(HasSubstr("scatter")));
+  // Two pipelines of one stage are described once.
+  program::Plan alike = whole->plan;
+  alike.pipelines.resize(1);
+  const int segments = static_cast<int>(graph.segments.size());
+  program::Stage& stage = alike.pipelines[0].stages[0];
+  stage.group = {0, 1};
+  stage.first_segment = 0;
+  stage.last_segment = segments;
+  alike.pipelines[0].stages.resize(1);
+  alike.pipelines[0].microbatches = 4;
+  const std::string once = *ExplainGroups(request, alike);
+  alike.pipelines.push_back(alike.pipelines[0]);
+  alike.pipelines[1].first_microbatch = 4;
+  alike.pipelines[1].stages[0].group = {2, 3};
+  EXPECT_EQ(*ExplainGroups(request, alike), once);
   request.divides_sequence = true;
   const auto divided = SearchTeams(request, 2);
   ASSERT_TRUE(divided.ok()) << divided.status().ToString();
