@@ -64,6 +64,7 @@ def plan_of(job, folder, name, size, cut, pipelines, sequence):
         plan["pipelines"].append({"first_microbatch": microbatch, "microbatches": share, "stages": stages})
         microbatch += share
     plan.update(workers=list("abcdef"[:rank]), predicted_peak_bytes=[0] * rank, transports=[])
+    del plan["predicted_process_bytes"]
     path = os.path.join(folder, name + ".json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(plan, file)
