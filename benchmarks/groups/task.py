@@ -133,7 +133,7 @@ def pipeline_plan(folder, sizes):
     plan["pipelines"][0]["stages"] = stages
     plan.update(layouts=layouts, workers=[f"worker-{rank}" for rank in range(len(speeds))], transports=[],
                 predicted_peak_bytes=[0] * len(speeds))
-    plan.pop("predicted_process_bytes", None)
+    del plan["predicted_process_bytes"]
     path = os.path.join(folder, f"{sizes[0]}-{sizes[1]}.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(plan, file)
@@ -192,7 +192,8 @@ def transfers(run):
                          for is_after in (False, True))
         if before and after and moved["bytes"] > 0 and moved["seconds"] > 0:
             old, new = ({plan["workers"][rank] for rank in members(plan)} for plan in (before[-1], after[0]))
-            found.append(moved["bytes"] / len(new - old) / moved["seconds"] / LINK)
+            if new - old:
+                found.append(moved["bytes"] / len(new - old) / moved["seconds"] / LINK)
     return found
 
 

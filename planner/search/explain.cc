@@ -6,8 +6,6 @@
 namespace heddle::planner {
 namespace {
 
-constexpr double kMebibyte = 1 << 20;
-
 std::string Bytes(int64_t bytes) {
   return FormatByteSize(ByteSize{bytes});
 }
@@ -30,8 +28,8 @@ std::string WorkerLines(const SearchRequest& request, const SearchOutcome& outco
       text += fmt::format(", busy {:.1f} %", 100 * simulation.busy[rank] / simulation.step_seconds);
     }
     if (rank < plan.predicted_process_bytes.size()) {
-      text += fmt::format(", process {:.0f}MiB",
-                          static_cast<double>(plan.predicted_process_bytes[rank]) / kMebibyte);
+      // It is not known to the byte.
+      text += fmt::format(", process {}", Bytes(plan.predicted_process_bytes[rank] >> 20 << 20));
     }
     text += '\n';
   }

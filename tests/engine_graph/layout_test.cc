@@ -32,7 +32,7 @@ Layout ValidLayout() {
                        {.placement = Placement::Cover(0, 4), .covered = 8}},
                       {"head.weight", {.placement = Placement::Shard(0), .cut = 1}},
                       {"layers.0.mlp.residual", {.placement = Placement::Shard(1)}},
-                      {"head.norm.weight", {.placement = Placement{}}}}};
+                      {"head.norm.weight", {.placement = Placement::Replicate()}}}};
 }
 
 struct Refusal {
@@ -144,7 +144,7 @@ TEST(LayoutTest, CoversAreRoundedOutwards) {
   EXPECT_EQ(BoxOf(key, {16, 32}, 1), std::nullopt);
   const Sharding query = ShardingOf({.placement = Placement::Shard(1, 4)}, {32, 32}, layout);
   EXPECT_EQ(query.held, (std::vector<Range>{{0, 12}, {0, 0}, {12, 16}, {16, 32}}));
-  const Sharding whole = ShardingOf({.placement = Placement{}}, {}, layout);
+  const Sharding whole = ShardingOf({.placement = Placement::Replicate()}, {}, layout);
   EXPECT_EQ(whole.kind, Placement::Kind::kReplicate);
   EXPECT_TRUE(whole.held.empty());
   EXPECT_TRUE(Tiles(query.held, 32));

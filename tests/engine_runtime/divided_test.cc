@@ -105,6 +105,7 @@ TEST(DividedStateTest, InitialValuesAreThoseOfTheirPlaces) {
   const auto graph = graph::BuildTrainingGraph(
       {.hidden_size = 128, .intermediate_size = 512, .num_hidden_layers = 1}, {});
   ASSERT_TRUE(graph.ok()) << graph.status().ToString();
+  const int threads = at::get_num_threads();
   at::set_num_threads(4);
   CpuDevice device;
   ParameterState state(*graph, device);
@@ -112,6 +113,7 @@ TEST(DividedStateTest, InitialValuesAreThoseOfTheirPlaces) {
   std::iota(all.begin(), all.end(), 0);
   ASSERT_TRUE(state.Hold(all, {}).ok());
   state.Initialize(7);
+  at::set_num_threads(threads);
   int64_t largest = 0;
   for (const graph::ParameterId id : all) {
     const graph::Parameter& parameter = graph->parameter(id);
