@@ -197,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
 INSTANTIATE_TEST_SUITE_P(Heads,
                          DeviceCheckModels,
                          ::testing::Combine(::testing::Values(Kind::kHeadsOf64, Kind::kHeadsOf128),
-                                            ::testing::Values(DType::kBF16)),
+                                            ::testing::Values(DType::kF32, DType::kBF16)),
                          NameOf);
 
 // Attention by libtorch would pass all the others, too.

@@ -78,6 +78,43 @@ void ColumnSum(const RowShape& shape,
                float* sums,
                Stream stream);
 
+/// Heads of causal attention: queries and what has their shape [batch, length, heads * head_dim], keys
+/// and values [batch, length, kv_heads * head_dim]; query head h reads key/value head (before + h) /
+/// group.
+struct HeadShape {
+  Type type;
+  int64_t batch;
+  int64_t length;
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t group;
+  int64_t before;
+  int64_t head_dim;  ///< At most kMostHeadDim.
+};
+constexpr int64_t kMostHeadDim = 128;
+/// o = softmax(q k^T / sqrt(head_dim)) v, and lse [batch, heads, length], fp32: the logarithm of the
+/// softmax's sum of exponentials.
+void Attention(const HeadShape& shape,
+               const void* q,
+               const void* k,
+               const void* v,
+               void* o,
+               float* lse,
+               Stream stream);
+/// dq, dk and dv of it; `delta`: scratch memory of lse's shape.
+void AttentionGradient(const HeadShape& shape,
+                       const void* dout,
+                       const void* q,
+                       const void* k,
+                       const void* v,
+                       const void* o,
+                       const float* lse,
+                       float* delta,
+                       void* dq,
+                       void* dk,
+                       void* dv,
+                       Stream stream);
+
 /// What is rotated: x [rows, heads * 2 * half]; row r is at position r % length.
 struct RopeShape {
   Type type;
