@@ -2,97 +2,25 @@
 /// Goal: the code of the CUDA kernels computes what the operators mean. It runs on the processor
 /// (hosted.cc) and is compared with the operators' plain form in fp64, which shares nothing with
 /// it; dropout drops the very same elements.
+#include "tests/engine_runtime/cuda_kernels/cuda_kernels.h"
+
 #include <cmath>
-#include <string>
 
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
-
-#include "base/random.h"
 #include "engine/runtime/adamw.h"
-#include "engine/runtime/kernel_registry.h"
-#include "engine/runtime/kernels/cuda/launch.h"
 #include "engine/runtime/kernels/dropout_key.h"
 #include "engine/runtime/kernels/rope_tables.h"
-#include "tests/engine_runtime/eager.h"
-#include "tests/support/seed.h"
 
 namespace heddle::runtime::cuda {
 namespace {
 
-using graph::Attributes;
-using testing::RunKernel;
-
-// Relative to the largest element: sums of at most some thousand terms, and one rounding to bf16.
-double Tolerance(at::ScalarType type) {
-  return type == at::kBFloat16 ? 8e-3 : 2e-5;
-}
-
-// By whether rows are whole packs, and by type.
-class CudaKernelsTest : public ::testing::TestWithParam<std::tuple<bool, at::ScalarType>> {
- protected:
-  void SetUp() override { PreferPlainAten(true); }
-  void TearDown() override { PreferPlainAten(false); }
-
-  at::ScalarType type() const { return std::get<1>(GetParam()); }
-  Type value_type() const { return type() == at::kBFloat16 ? Type::kBf16 : Type::kF32; }
-  // A dimension of about this size.
-  int64_t Dim(int64_t size) { return std::get<0>(GetParam()) ? size / 8 * 8 : size / 8 * 8 + 3; }
-
-  at::Tensor Wide(const std::vector<int64_t>& shape, double mean = 0) {
-    at::Tensor values = at::empty(shape, at::TensorOptions(at::kFloat));
-    for (int64_t i = 0; i < values.numel(); ++i) {
-      values.data_ptr<float>()[i] = static_cast<float>(4 * random_.Uniform() - 2 + mean);
-    }
-    return values;
-  }
-  at::Tensor Values(const std::vector<int64_t>& shape) { return Wide(shape).to(type()); }
-  at::Tensor Tokens(const std::vector<int64_t>& shape, int64_t limit) {
-    at::Tensor values = at::empty(shape, at::TensorOptions(at::kInt));
-    for (int64_t i = 0; i < values.numel(); ++i) {
-      values.data_ptr<int32_t>()[i] =
-          static_cast<int32_t>(random_.Below(static_cast<uint64_t>(limit)));
-    }
-    return values;
-  }
-
-  // The operator's plain form in fp64 on the very values of the inputs.
-  std::vector<at::Tensor> Exact(const std::string& op,
-                                const Attributes& attributes,
-                                const std::vector<at::Tensor>& inputs,
-                                const KernelContext& context = {}) {
-    std::vector<at::Tensor> wide;
-    for (const at::Tensor& input : inputs) {
-      wide.push_back(input.scalar_type() == at::kInt ? input : input.to(at::kDouble));
-    }
-    return RunKernel(op, attributes, wide, context);
-  }
-
-  void ExpectClose(const at::Tensor& actual, const at::Tensor& exact, const char* what) {
-    ASSERT_EQ(actual.sizes(), exact.sizes()) << what;
-    const at::Tensor difference = (actual.to(at::kDouble) - exact).abs();
-    const double error = difference.max().item<double>() / exact.abs().max().item<double>();
-    EXPECT_LE(error, Tolerance(actual.scalar_type())) << what;
-    EXPECT_TRUE(at::isfinite(actual).all().item<bool>()) << what;
-  }
-
-  Random random_{heddle::testing::TestSeed()};
-};
-
-template <typename T>
-T* DataOf(const at::Tensor& tensor) {
-  return static_cast<T*>(tensor.data_ptr());
-}
-
 TEST_P(CudaKernelsTest, RmsNorm) {
   const int64_t dim = Dim(264);
-  const int64_t rows = 2 * 67;  // Two chunks of weights' gradients, and a part of one.
-  const RowShape shape{.type = value_type(), .rows = rows, .dim = dim};
-  const at::Tensor x = Values({2, 67, dim});
-  const at::Tensor dy = Values({2, 67, dim});
+  const RowShape shape{.type = value_type(), .rows = 2 * 3, .dim = dim};
+  const at::Tensor x = Values({2, 3, dim});
+  const at::Tensor dy = Values({2, 3, dim});
   const at::Tensor weight = Wide({dim}, 1);
   at::Tensor y = at::empty_like(x);
-  at::Tensor rstd = at::empty({2, 67});
+  at::Tensor rstd = at::empty({2, 3});
   cuda::RmsNorm(shape, x.data_ptr(), DataOf<float>(weight), y.data_ptr(), DataOf<float>(rstd),
                 1e-5F, nullptr);
   const auto exact = Exact("rms_norm", {{"epsilon", 1e-5}}, {x, weight});
@@ -103,12 +31,51 @@ TEST_P(CudaKernelsTest, RmsNorm) {
   RmsNormInputGradient(shape, dy.data_ptr(), x.data_ptr(), DataOf<float>(weight),
                        DataOf<float>(rstd), dx.data_ptr(), nullptr);
   ExpectClose(dx, Exact("rms_norm_input_gradient", {}, {dy, x, weight, rstd})[0], "dx");
+}
 
-  at::Tensor dweight = at::empty({dim});
-  at::Tensor scratch = at::empty({RmsNormChunks(rows), dim});
-  RmsNormWeightGradient(shape, dy.data_ptr(), x.data_ptr(), DataOf<float>(rstd),
-                        DataOf<float>(scratch), DataOf<float>(dweight), nullptr);
-  ExpectClose(dweight, Exact("rms_norm_weight_gradient", {}, {dy, x, rstd})[0], "dweight");
+TEST_P(CudaKernelsTest, LayerNorm) {
+  // The larger is more than a block has threads for at once.
+  for (const int64_t size : {264, 8400}) {
+    const int64_t dim = Dim(size);
+    const RowShape shape{.type = value_type(), .rows = 2 * 3, .dim = dim};
+    const at::Tensor x = Wide({2, 3, dim}, 5).to(type());  // Far from 0, which must not matter.
+    const at::Tensor dy = Values({2, 3, dim});
+    const at::Tensor weight = Wide({dim}, 1);
+    const at::Tensor bias = Wide({dim});
+    at::Tensor y = at::empty_like(x);
+    at::Tensor mean = at::empty({2, 3});
+    at::Tensor rstd = at::empty({2, 3});
+    cuda::LayerNorm(shape, x.data_ptr(), DataOf<float>(weight), DataOf<float>(bias), y.data_ptr(),
+                    DataOf<float>(mean), DataOf<float>(rstd), 1e-5F, nullptr);
+    const auto exact = Exact("layer_norm", {{"epsilon", 1e-5}}, {x, weight, bias});
+    ExpectClose(y, exact[0], "y");
+    ExpectClose(mean, exact[1], "mean");
+    ExpectClose(rstd, exact[2], "rstd");
+
+    at::Tensor dx = at::empty_like(x);
+    LayerNormInputGradient(shape, dy.data_ptr(), x.data_ptr(), DataOf<float>(weight),
+                           DataOf<float>(mean), DataOf<float>(rstd), dx.data_ptr(), nullptr);
+    ExpectClose(dx, Exact("layer_norm_input_gradient", {}, {dy, x, weight, mean, rstd})[0], "dx");
+  }
+}
+
+TEST_P(CudaKernelsTest, NotANumberStaysInItsRow) {
+  const int64_t dim = Dim(40);
+  const RowShape shape{.type = value_type(), .rows = 2, .dim = dim};
+  at::Tensor x = Values({1, 2, dim});
+  x[0][1][17] = std::nan("");
+  const at::Tensor weight = Wide({dim}, 1);
+  at::Tensor y = at::empty_like(x);
+  at::Tensor mean = at::empty({1, 2});
+  at::Tensor rstd = at::empty({1, 2});
+  cuda::LayerNorm(shape, x.data_ptr(), DataOf<float>(weight), DataOf<float>(weight), y.data_ptr(),
+                  DataOf<float>(mean), DataOf<float>(rstd), 1e-5F, nullptr);
+  EXPECT_TRUE(at::isfinite(y[0][0]).all().item<bool>());
+  EXPECT_TRUE(at::isnan(y[0][1]).all().item<bool>());
+  EXPECT_TRUE(std::isnan(mean[0][1].item<double>()));
+  EXPECT_TRUE(std::isnan(rstd[0][1].item<double>()));
+  cuda::Gelu(value_type(), 2 * dim, x.data_ptr(), y.data_ptr(), nullptr);
+  EXPECT_TRUE(at::equal(at::isnan(y), at::isnan(x)));
 }
 
 TEST_P(CudaKernelsTest, Rope) {
@@ -143,6 +110,18 @@ TEST_P(CudaKernelsTest, Swiglu) {
   const auto exact = Exact("swiglu_gradient", {}, {dy, gate, up});
   ExpectClose(dgate, exact[0], "dgate");
   ExpectClose(dup, exact[1], "dup");
+}
+
+TEST_P(CudaKernelsTest, Gelu) {
+  const int64_t count = Dim(4000);
+  const at::Tensor x = (Wide({1, 1, count}) * 4).to(type());  // Up to 8, where it is flat.
+  const at::Tensor dy = Values({1, 1, count});
+  at::Tensor y = at::empty_like(x);
+  cuda::Gelu(value_type(), count, x.data_ptr(), y.data_ptr(), nullptr);
+  ExpectClose(y, Exact("gelu", {}, {x})[0], "y");
+  at::Tensor dx = at::empty_like(x);
+  GeluGradient(value_type(), count, dy.data_ptr(), x.data_ptr(), dx.data_ptr(), nullptr);
+  ExpectClose(dx, Exact("gelu_gradient", {}, {dy, x})[0], "dx");
 }
 
 TEST_P(CudaKernelsTest, CrossEntropy) {
@@ -292,14 +271,7 @@ TEST_P(CudaKernelsTest, AdamWHasTheProcessorsBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms,
-                         CudaKernelsTest,
-                         ::testing::Combine(::testing::Bool(),
-                                            ::testing::Values(at::kFloat, at::kBFloat16)),
-                         [](const auto& parameter) {
-                           return std::string(std::get<0>(parameter.param) ? "Packs" : "Single") +
-                                  (std::get<1>(parameter.param) == at::kFloat ? "F32" : "Bf16");
-                         });
+INSTANTIATE_TEST_SUITE_P(Forms, CudaKernelsTest, Forms(), NameOf);
 
 }  // namespace
 }  // namespace heddle::runtime::cuda

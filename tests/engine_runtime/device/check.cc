@@ -63,10 +63,22 @@ bool CudnnTakes([[maybe_unused]] Device& device, [[maybe_unused]] int64_t head_d
         {.dtype = DType::kBF16, .shape = {shape.batch, shape.length, heads * head_dim}}));
   }
   device.Update([&] { taken = cuda::CudnnAttention(shape, in).has_value(); });
-  const Status drained = device.Drain(After(std::chrono::minutes(2)));
+  const Status drained = device.Drain(After(kPatience));
   EXPECT_TRUE(drained.ok()) << drained.ToString();
 #endif
   return taken;
+}
+
+at::Tensor OnDevice(Device& device, const at::Tensor& host) {
+  const Copied copied = device.Upload(host);
+  device.Await(copied.mark);
+  return copied.tensor;
+}
+
+at::Tensor OnHost(Device& device, const at::Tensor& value) {
+  const Copied copied = device.Download(value);
+  EXPECT_TRUE(copied.mark.Wait(After(kPatience)).ok());
+  return copied.tensor.clone();
 }
 
 void Note(const std::string& what, nlohmann::json figures) {

@@ -6,8 +6,10 @@
 #include <memory>
 #include <string>
 
+#include <ATen/core/Tensor.h>
 #include <nlohmann/json_fwd.hpp>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "engine/runtime/device/device.h"
 #include "tests/support/device/contract.h"
@@ -25,6 +27,12 @@ InQueue CheckedQueue();
 int64_t Size(int64_t small, int64_t large);
 /// Whether cuDNN computes attention of grouped heads of `head_dim` on `device`, a card.
 bool CudnnTakes(Device& device, int64_t head_dim);
+
+/// The longest wait for the device.
+constexpr Duration kPatience = std::chrono::minutes(2);
+/// Copies of a value on the device, and in the host's memory.
+at::Tensor OnDevice(Device& device, const at::Tensor& host);
+at::Tensor OnHost(Device& device, const at::Tensor& value);
 
 /// Adds a line to the file that HEDDLE_CHECK_OUT names, at once, so that a run that is cut off
 /// leaves what it had; without a name it is dropped.

@@ -9,7 +9,7 @@
 namespace heddle::runtime::cuda {
 namespace {
 
-constexpr int64_t kMostHeadDim = 256;  // Of libtorch's flash attention.
+constexpr int64_t kMostFlashDim = 256;  // Of a head of libtorch's flash attention.
 
 // cuDNN and libtorch's flash attention take bf16, heads of a multiple of 8, and equal groups of query
 // heads. cuDNN goes first, and flash takes what it refuses.
@@ -17,7 +17,7 @@ bool FitsFused(const graph::Node& node, Inputs in, size_t query) {
   const graph::HeadGroups groups(node.attributes);
   const int64_t head_dim = in[query].size(2) / groups.heads;
   return in[query].scalar_type() == at::kBFloat16 && head_dim % 8 == 0 &&
-         head_dim <= kMostHeadDim && groups.before == 0 &&
+         head_dim <= kMostFlashDim && groups.before == 0 &&
          groups.heads == groups.kv_heads * groups.group;
 }
 
@@ -27,6 +27,39 @@ AttentionShape ShapeOf(const graph::HeadGroups& groups, const at::Tensor& query)
           .heads = groups.heads,
           .kv_heads = groups.kv_heads,
           .head_dim = query.size(2) / groups.heads};
+}
+
+HeadShape OwnShapeOf(const graph::HeadGroups& groups, const at::Tensor& query) {
+  return {.type = TypeOf(query),
+          .batch = query.size(0),
+          .length = query.size(1),
+          .heads = groups.heads,
+          .kv_heads = groups.kv_heads,
+          .group = groups.group,
+          .before = groups.before,
+          .head_dim = query.size(2) / groups.heads};
+}
+
+// By kernels of its own: fp32, and the bf16 that the libraries do not take.
+Tensors OwnForward(const graph::HeadGroups& groups, Inputs in) {
+  at::Tensor o = at::empty_like(in[0]);
+  at::Tensor lse = NewTensor(o, {o.size(0), groups.heads, o.size(1)}, at::kFloat);
+  Attention(OwnShapeOf(groups, in[0]), in[0].data_ptr(), in[1].data_ptr(), in[2].data_ptr(),
+            o.data_ptr(), DataOf<float>(lse), CurrentStream());
+  CheckLaunch();
+  return {o, lse};
+}
+
+Tensors OwnGradient(const graph::HeadGroups& groups, Inputs in) {
+  at::Tensor dq = at::empty_like(in[1]);
+  at::Tensor dk = at::empty_like(in[2]);
+  at::Tensor dv = at::empty_like(in[3]);
+  const at::Tensor delta = at::empty_like(in[5]);
+  AttentionGradient(OwnShapeOf(groups, dq), in[0].data_ptr(), in[1].data_ptr(), in[2].data_ptr(),
+                    in[3].data_ptr(), in[4].data_ptr(), DataOf<float>(in[5]), DataOf<float>(delta),
+                    dq.data_ptr(), dk.data_ptr(), dv.data_ptr(), CurrentStream());
+  CheckLaunch();
+  return {dq, dk, dv};
 }
 
 // [B, T, heads*d] as [B, T, heads, d], without a copy.
@@ -40,10 +73,12 @@ double ScaleOf(const at::Tensor& query) {
 
 // q [B, T, H*d], k, v [B, T, G*d] -> o [B, T, H*d], lse [B, H, T].
 Tensors Forward(const graph::Node& node, Inputs in, const KernelContext& context) {
-  if (!FitsFused(node, in, 0)) {
-    return Plain("attention", node, in, context);
-  }
   const graph::HeadGroups groups(node.attributes);
+  if (!FitsFused(node, in, 0)) {
+    return Fit(in, 3) && in[0].size(2) / groups.heads <= kMostHeadDim
+               ? OwnForward(groups, in)
+               : Plain("attention", node, in, context);
+  }
   if (auto outputs = CudnnAttention(ShapeOf(groups, in[0]), in)) {
     return *std::move(outputs);
   }
@@ -59,10 +94,12 @@ Tensors Forward(const graph::Node& node, Inputs in, const KernelContext& context
 // do, q, k, v, o, lse -> dq, dk, dv. Flash gives the same bits each time under libtorch's
 // deterministic flag, which the device has set for the process (device/cuda/exact.h).
 Tensors Gradient(const graph::Node& node, Inputs in, const KernelContext& context) {
-  if (!FitsFused(node, in, 1)) {
-    return Plain("attention_gradient", node, in, context);
-  }
   const graph::HeadGroups groups(node.attributes);
+  if (!FitsFused(node, in, 1)) {
+    return Fit(in, 5) && in[1].size(2) / groups.heads <= kMostHeadDim
+               ? OwnGradient(groups, in)
+               : Plain("attention_gradient", node, in, context);
+  }
   if (auto outputs = CudnnAttentionGradient(ShapeOf(groups, in[1]), in)) {
     return *std::move(outputs);
   }

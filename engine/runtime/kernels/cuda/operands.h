@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "engine/runtime/kernels/common.h"
-#include "engine/runtime/kernels/cuda/launch.h"
+#include "engine/runtime/kernels/cuda/code/launch.h"
 
 namespace heddle::runtime::cuda {
 

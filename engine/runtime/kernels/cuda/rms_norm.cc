@@ -29,23 +29,8 @@ Tensors InputGradient(const graph::Node& node, Inputs in, const KernelContext& c
   return {dx};
 }
 
-// dy, x [..., D], rstd [...] -> dweight [D].
-Tensors WeightGradient(const graph::Node& node, Inputs in, const KernelContext& context) {
-  if (!Fit(in, 2)) {
-    return Plain("rms_norm_weight_gradient", node, in, context);
-  }
-  const RowShape shape = RowsOf(in[1]);
-  at::Tensor dweight = NewTensor(in[1], {shape.dim}, at::kFloat);
-  const at::Tensor scratch = NewTensor(in[1], {RmsNormChunks(shape.rows), shape.dim}, at::kFloat);
-  RmsNormWeightGradient(shape, in[0].data_ptr(), in[1].data_ptr(), DataOf<float>(in[2]),
-                        DataOf<float>(scratch), DataOf<float>(dweight), CurrentStream());
-  CheckLaunch();
-  return {dweight};
-}
-
 HEDDLE_REGISTER_CUDA_KERNEL(rms_norm, Forward);
 HEDDLE_REGISTER_CUDA_KERNEL(rms_norm_input_gradient, InputGradient);
-HEDDLE_REGISTER_CUDA_KERNEL(rms_norm_weight_gradient, WeightGradient);
 
 }  // namespace
 }  // namespace heddle::runtime::cuda

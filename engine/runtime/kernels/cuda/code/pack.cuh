@@ -1,5 +1,5 @@
 // What the CUDA kernels share: values that are read and written several at once, sums over a block in a
-// fixed order, and how many threads and blocks there are.
+// fixed order, the logistic function, and how many threads and blocks there are.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-#include "engine/runtime/kernels/cuda/launch.h"
+#include "engine/runtime/kernels/cuda/code/launch.h"
 
 namespace heddle::runtime::cuda {
 
@@ -55,6 +55,10 @@ __device__ inline void Store(T* to, const float (&from)[N]) {
     pack.values[i] = Narrowed<T>(from[i]);
   }
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
+
+__device__ inline float Sigmoid(float x) {
+  return 1.0F / (1.0F + expf(-x));
 }
 
 // The sum over all threads of a block, by pairs within warps and then warp by warp; all threads get

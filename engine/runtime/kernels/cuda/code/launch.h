@@ -42,16 +42,78 @@ void RmsNormInputGradient(const RowShape& shape,
                           void* dx,
                           Stream stream);
 
-/// Returns the number of rows of the scratch memory below.
-int64_t RmsNormChunks(int64_t rows);
-/// dweight [dim] = sum over the rows of dy * x * rstd; `scratch`: [RmsNormChunks(rows), dim], fp32.
-void RmsNormWeightGradient(const RowShape& shape,
-                           const void* dy,
-                           const void* x,
-                           const float* rstd,
-                           float* scratch,
-                           float* dweight,
-                           Stream stream);
+/// y = (x - mean) * rstd * weight + bias, mean = mean(x), rstd = 1 / sqrt(mean((x - mean)^2) +
+/// epsilon). weight, bias [dim], mean and rstd [rows]: fp32.
+void LayerNorm(const RowShape& shape,
+               const void* x,
+               const float* weight,
+               const float* bias,
+               void* y,
+               float* mean,
+               float* rstd,
+               float epsilon,
+               Stream stream);
+
+/// dx = rstd * (h - mean(h) - n * mean(h * n)), h = dy * weight, n = (x - mean) * rstd.
+void LayerNormInputGradient(const RowShape& shape,
+                            const void* dy,
+                            const void* x,
+                            const float* weight,
+                            const float* mean,
+                            const float* rstd,
+                            void* dx,
+                            Stream stream);
+
+/// Returns the number of rows of ColumnSum's scratch memory.
+int64_t ColumnSumScratch(int64_t rows);
+/// sums [dim] = sum over the rows of dy * (x - mean) * rstd. Null x: of dy; null mean: it is 0.
+/// mean, rstd [rows], sums and `scratch` [ColumnSumScratch(rows), dim]: fp32. The sum of dy has the
+/// bits of the processor's loop.
+void ColumnSum(const RowShape& shape,
+               const void* dy,
+               const void* x,
+               const float* mean,
+               const float* rstd,
+               float* scratch,
+               float* sums,
+               Stream stream);
+
+/// Heads of causal attention: queries and what has their shape [batch, length, heads * head_dim], keys
+/// and values [batch, length, kv_heads * head_dim]; query head h reads key/value head (before + h) /
+/// group.
+struct HeadShape {
+  Type type;
+  int64_t batch;
+  int64_t length;
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t group;
+  int64_t before;
+  int64_t head_dim;  ///< At most kMostHeadDim.
+};
+constexpr int64_t kMostHeadDim = 128;
+/// o = softmax(q k^T / sqrt(head_dim)) v, and lse [batch, heads, length], fp32: the logarithm of the
+/// softmax's sum of exponentials.
+void Attention(const HeadShape& shape,
+               const void* q,
+               const void* k,
+               const void* v,
+               void* o,
+               float* lse,
+               Stream stream);
+/// dq, dk and dv of it; `delta`: scratch memory of lse's shape.
+void AttentionGradient(const HeadShape& shape,
+                       const void* dout,
+                       const void* q,
+                       const void* k,
+                       const void* v,
+                       const void* o,
+                       const float* lse,
+                       float* delta,
+                       void* dq,
+                       void* dk,
+                       void* dv,
+                       Stream stream);
 
 /// What is rotated: x [rows, heads * 2 * half]; row r is at position r % length.
 struct RopeShape {
@@ -82,6 +144,28 @@ void SwigluGradient(Type type,
                     void* dgate,
                     void* dup,
                     Stream stream);
+
+/// y = x * sigmoid(2u), u = sqrt(2/pi) * (x + 0.044715 x^3), of `count` values.
+void Gelu(Type type, int64_t count, const void* x, void* y, Stream stream);
+/// dx of it.
+void GeluGradient(Type type, int64_t count, const void* dy, const void* x, void* dx, Stream stream);
+
+/// Which rows belong to the same token: of `rows` tokens, the ascending values and the row that each
+/// comes from, ascending among equal tokens.
+struct SortedTokens {
+  const int32_t* tokens;
+  const int64_t* rows;
+};
+/// dweight [vocabulary, dim], fp32: in row v, the sum of those rows of dy whose token is first + v,
+/// one after another, or 0. It has the bits of the processor's loop. `scratch`: vocabulary + 1.
+void EmbeddingWeightGradient(const RowShape& shape,
+                             const void* dy,
+                             const SortedTokens& sorted,
+                             int64_t first,
+                             int64_t vocabulary,
+                             int64_t* scratch,
+                             float* dweight,
+                             Stream stream);
 
 /// lse [rows] = log(sum(exp(logits))) and losses [rows] = lse - the target's logit, in fp32; total =
 /// scale * the sum of the losses, in fp64. Each target is in [0, dim).

@@ -1,4 +1,4 @@
-#include "engine/runtime/kernels/cuda/pack.cuh"
+#include "engine/runtime/kernels/cuda/code/pack.cuh"
 
 namespace heddle::runtime::cuda {
 namespace {

@@ -1,13 +1,9 @@
-#include "engine/runtime/kernels/cuda/pack.cuh"
+#include "engine/runtime/kernels/cuda/code/pack.cuh"
 
 namespace heddle::runtime::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-__device__ inline float Sigmoid(float x) {
-  return 1.0F / (1.0F + expf(-x));
-}
 
 template <typename T, int N>
 __global__ void Forward(const T* gate, const T* up, T* y, int64_t count) {
