@@ -129,7 +129,8 @@ Told AskNvml(const CardSources& sources) {
   const Result<ProgramAnswer> answer = AskProgram({AskingProgram(), sources.nvml}, limit);
   Told told;
   if (!answer.ok()) {
-    told.cards.fault = answer.status().message();
+    told.cards.fault = fmt::format("heddle-cards, which asks it and belongs beside heddle: {}",
+                                   answer.status().message());
     return told;
   }
   told = ReadTold(answer->output);

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include <dlfcn.h>
 #include <sys/prctl.h>
@@ -64,20 +65,7 @@ class Nvml {
     Say({"end"});
   }
 
-  /// Writes one line.
-  static void Say(std::initializer_list<std::string> words) {
-    std::string line;
-    for (const std::string& word : words) {
-      line += line.empty() ? "" : "\t";
-      for (const char c : word) {
-        line += c == '\t' || c == '\n' ? ' ' : c;
-      }
-    }
-    line += '\n';
-    if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
-      std::_Exit(1);  // Nobody reads it.
-    }
-  }
+  static void Say(std::initializer_list<std::string> words) { Write(LineOf(words)); }
 
  private:
   static constexpr int kSuccess = 0;
@@ -93,6 +81,22 @@ class Nvml {
     unsigned int domain, bus, device, device_id, subsystem_id;
     std::array<char, 32> id;
   };
+
+  static std::string LineOf(std::initializer_list<std::string> words) {
+    std::string line;
+    for (const std::string& word : words) {
+      line += line.empty() ? "" : "\t";
+      for (const char c : word) {
+        line += c == '\t' || c == '\n' ? ' ' : c;
+      }
+    }
+    return line + '\n';
+  }
+  static void Write(const std::string& line) {
+    if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
+      std::_Exit(1);  // Nobody reads it.
+    }
+  }
 
   template <typename Function>
   void Bind(const char* name, Function& function) {
@@ -119,19 +123,24 @@ class Nvml {
     if (handle != nullptr && uuid_(handle, uuid.data(), kTextBytes) != kSuccess) {
       uuid = {};
     }
+    // Known before the card is told of: if NVML hangs here, it is this card that does not answer.
+    const std::vector<std::string> parts = PartsOf(handle);
     Say({"card", name.data(), std::to_string(memory.total), std::to_string(memory.free),
          std::string(pci.id.data(), ::strnlen(pci.id.data(), pci.id.size())), uuid.data(),
          code == kSuccess || code == kNotSupported ? "" : error_(code)});
-    TellParts(handle);
+    for (const std::string& part : parts) {
+      Write(part);
+    }
   }
 
-  void TellParts(Handle card) const {
+  std::vector<std::string> PartsOf(Handle card) const {
+    std::vector<std::string> lines;
     unsigned int on = 0;
     unsigned int pending = 0;
     unsigned int count = 0;
     if (!has_parts_ || card == nullptr || mig_mode_(card, &on, &pending) != kSuccess || on == 0 ||
         mig_count_(card, &count) != kSuccess) {
-      return;
+      return lines;
     }
     for (unsigned int i = 0; i < count; ++i) {
       Handle part = nullptr;
@@ -141,10 +150,11 @@ class Nvml {
       if (mig_handle_(card, i, &part) == kSuccess &&  // Numbers of parts that were not made fail.
           name_(part, name.data(), kTextBytes) == kSuccess && memory_(part, &memory) == kSuccess &&
           uuid_(part, uuid.data(), kTextBytes) == kSuccess) {
-        Say({"part", name.data(), std::to_string(memory.total), std::to_string(memory.free),
-             uuid.data()});
+        lines.push_back(LineOf({"part", name.data(), std::to_string(memory.total),
+                                std::to_string(memory.free), uuid.data()}));
       }
     }
+    return lines;
   }
 
   void* library_;
