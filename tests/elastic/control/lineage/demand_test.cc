@@ -114,13 +114,14 @@ TEST_F(DemandTest, AWorkerThatLeavesItsDeviceToTheJobIsJudgedWhenItKnowsIt) {
   EXPECT_NE(Last("e", wire::ToWorker::kRefused), nullptr) << "the job gives it the processor";
 }
 
-// They are alike but for the one that comes first by its name, which is no measure for itself.
-TEST_F(DemandTest, AWorkerIsNotJudgedByItself) {
+// It comes first, by its name and in time, and is no measure for others nor for itself.
+TEST_F(DemandTest, NobodyIsJudgedByAWorkerThatDoesNotKnowItsDevice) {
   job_.policy.demanded = Guarantee::kPlanInvariant;
   job_.devices = {{"", "auto"}};
   Tell(Submitted{job_});
-  HelloOn("b", "cublas");
   Hello("a", [](wire::Hello& message) { message.set_device_of_job(true); });
+  HelloOn("b", "cublas");
+  EXPECT_NE(Last("b", wire::ToWorker::kWelcome), nullptr);
   HelloOn("a", "Haswell");
   EXPECT_NE(Last("a", wire::ToWorker::kRefused), nullptr);
 }
