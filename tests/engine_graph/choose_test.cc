@@ -19,6 +19,7 @@ const Sharding kShared = {.kind = Kind::kShard, .dim = 1, .held = {{0, 5}, {3, 6
 const Sharding kAddends = {.kind = Kind::kPartial, .held = {{0, 1}, {0, 1}}};
 const Sharding kFirstAddends = {.kind = Kind::kPartial, .held = {{0, 1}, kNone}};
 const Sharding kLargest = {.kind = Kind::kPartial, .op = ReduceOp::kMax, .held = {{0, 1}, {0, 1}}};
+const Sharding kFirstRowAddends = {.kind = Kind::kPartial, .dim = 0, .held = {{0, 1}, {0, 1}}};
 const Sharding kSharedAddends = {.kind = Kind::kPartial, .dim = 1, .held = {{0, 5}, {3, 6}}};
 
 struct WayCase {
@@ -43,6 +44,9 @@ TEST(ChooseTest, TheWayHasTheFewestBytes) {
       {{kSharedAddends}, kColumns, Way{.form = Form::kScatter, .bytes = kBytes}},
       {{kSharedAddends},
        kRows,
+       Way{.form = Form::kSlice, .through_whole = true, .bytes = 2 * kBytes}},
+      {{kFirstRowAddends},
+       kColumns,
        Way{.form = Form::kSlice, .through_whole = true, .bytes = 2 * kBytes}},
       {{kLargest}, kRows, Way{.form = Form::kSlice, .through_whole = true, .bytes = 2 * kBytes}},
       {{kRows}, kColumns, Way{.form = Form::kSlice, .through_whole = true, .bytes = kBytes}},

@@ -32,7 +32,8 @@ Layout ValidLayout() {
                        {.placement = Placement::Cover(0, 4), .covered = 8}},
                       {"head.weight", {.placement = Placement::Shard(0), .cut = 1}},
                       {"layers.0.mlp.residual", {.placement = Placement::Shard(1)}},
-                      {"head.norm.weight", {.placement = Placement::Replicate()}}}};
+                      {"head.norm.weight", {.placement = Placement::Replicate()}},
+                      {"loss", {.placement = Placement::Replicate()}}}};
 }
 
 struct Refusal {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/graph/operator.h"
 #include "tests/support/graph/groups.h"
 #include "tests/support/seed.h"
 
@@ -75,6 +76,20 @@ TEST(TensorParallelTest, ADividedSequenceHasNoSumsOfWholeActivations) {
     }
     EXPECT_EQ(scatters, 2 * (1 + 2 * 2)) << "the embedding or the head, and both halves of layers";
   }
+}
+
+TEST(TensorParallelTest, TheFewestHeadsAreThoseOfAnyLayer) {
+  Graph graph = SmallTrainingGraph(SmallModel(ModelFamily::kLlama, 4, /*tied=*/false));
+  for (Node& node : graph.nodes) {
+    if (node.op->name() == "attention") {  // The last one has the fewest.
+      const bool is_first = node.segment < static_cast<int>(graph.segments.size()) / 2;
+      node.attributes = {{"heads", is_first ? 8 : 4}, {"kv_heads", is_first ? 4 : 2}};
+    }
+  }
+  const auto fewest = FewestHeads(graph);
+  ASSERT_TRUE(fewest.has_value());
+  EXPECT_EQ(fewest->query, 4);
+  EXPECT_EQ(fewest->key_value, 2);
 }
 
 TEST(TensorParallelTest, AShareOfLessThanAHeadIsRefused) {

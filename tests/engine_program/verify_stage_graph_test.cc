@@ -42,6 +42,21 @@ TEST_P(StageFaultTest, IsFound) {
   EXPECT_THAT(status.message(), HasSubstr(GetParam().message));
 }
 
+// What crosses to the next stage travels in as many parts as the smaller group has members.
+TEST(StageGraphKeyTest, NamesTheSizesOfThePipelinesGroups) {
+  const auto pipeline_of = [](int first, std::vector<int> second_group) {
+    return Pipeline{.stages = {{.group = {first, first + 1}, .last_segment = 2, .layout = 0},
+                               {.group = std::move(second_group),
+                                .first_segment = 2,
+                                .last_segment = 4,
+                                .layout = 0}},
+                    .microbatches = 1};
+  };
+  const Plan plan{.pipelines = {pipeline_of(0, {2, 3}), pipeline_of(4, {6})}};
+  EXPECT_NE(StageGraphKey(plan, plan.pipelines[0].stages[0]),
+            StageGraphKey(plan, plan.pipelines[1].stages[0]));
+}
+
 /// Has every node that reads `from` read `to`.
 void ReplaceInputs(StageGraph& group, graph::TensorId from, graph::TensorId to) {
   for (graph::Node& node : group.sharded.graph.nodes) {

@@ -185,6 +185,31 @@ TEST(TeamsTest, TheInsideOfAGroupIsExplained) {
   EXPECT_EQ(*ExplainGroups(request, single->plan), "");
 }
 
+TEST(TeamsTest, OfManyUnlikeStagesEightAreExplained) {
+  const graph::Graph graph = LlamaGraph({.layers = 10, .hidden = 256});
+  SearchRequest request{.graph = &graph,
+                        .cluster = ClusterOf(std::vector<double>(20, 1), 1e9, 1e-5),
+                        .workers = {},
+                        .microbatches = 8,
+                        .determinism = program::Determinism::kRelaxed};
+  const auto found = SearchTeams(request, 2);
+  ASSERT_TRUE(found.ok()) << found.status().ToString();
+  program::Plan plan = found->plan;
+  plan.pipelines.resize(1);
+  plan.pipelines[0].microbatches = 8;
+  std::vector<program::Stage>& stages = plan.pipelines[0].stages;
+  stages.assign(10, stages[0]);
+  for (int s = 0; s < 10; ++s) {
+    program::Stage& stage = stages[static_cast<size_t>(s)];
+    stage.group = {2 * s, 2 * s + 1};
+    stage.first_segment = s;
+    stage.last_segment = s < 9 ? s + 1 : static_cast<int>(graph.segments.size());
+  }
+  const auto text = ExplainGroups(request, plan);
+  ASSERT_TRUE(text.ok()) << text.status().ToString();
+  EXPECT_EQ(std::ranges::count(*text, '\n'), 1 + 8 * 3) << *text;
+}
+
 double WholeSeconds(const graph::Graph& graph, const program::WorkerProfile& profile) {
   return AloneSeconds(graph, profile, 1);
 }
