@@ -43,6 +43,7 @@ inline constexpr int kFaults = static_cast<int>(Fault::kMemoryKept) + 1;
 
 struct FakeOptions {
   uint64_t seed = 0;
+  bool registers = true;  ///< Memory of the host; else it refuses.
   size_t memory_bytes = size_t{64} << 20;
   Fault fault = Fault::kNone;
   int64_t lost_in_copy =
