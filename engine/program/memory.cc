@@ -67,7 +67,7 @@ int64_t SlotBytes(const Program& program, SlotId slot) {
 
 /// The bytes of a slab that the output of `writes` takes; 0: it is in no slab.
 int64_t PieceOf(const Program& program, SlotId output, const Instruction& writes) {
-  const bool sums = writes.code == Code::kReduce && writes.rows.empty() &&
+  const bool sums = writes.code == Code::kReduce && writes.rows.empty() && writes.parts == 1 &&
                     program.determinism == Determinism::kRelaxed;
   const int64_t bytes = SlotBytes(program, output);
   return (sums || writes.code == Code::kExchange) && bytes >= kLeastSharedBytes

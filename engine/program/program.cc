@@ -173,6 +173,9 @@ void AppendInstruction(Buffer& out,
   for (size_t i = 0; i < instruction.rows.size(); ++i) {
     Append(out, FMT_COMPILE("{}{}"), i == 0 ? " rows " : ",", instruction.rows[i]);
   }
+  if (instruction.parts != 1) {
+    Append(out, FMT_COMPILE(" part {} of {}"), instruction.part, instruction.parts);
+  }
   Append(out, FMT_COMPILE("\n"));
 }
 

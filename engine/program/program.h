@@ -65,7 +65,8 @@ enum class Code : uint8_t {
             ///< or the all-reduce of one partial sum each (relaxed; no input: nothing is added,
             ///< because another member of the group has counted what this one has). All get the
             ///< same bits, or with `rows` each gets the rows that it keeps (no output: none).
-            ///< Asynchronous, issued in program order; complete before kVote.
+            ///< Asynchronous, issued in program order; complete before kVote. One collective makes
+            ///< the sums of `parts` such instructions, which follow each other.
   kVote,    ///< Waits for all reductions; exchanges sums of squares and losses; decides the step.
   kUpdate,  ///< AdamW on what this worker keeps of `piece` of `parameter` with gradient inputs[0];
             ///< refreshes its compute copy.
@@ -91,6 +92,9 @@ struct Instruction {
   /// kReduce and kGather of a piece whose optimizer state is divided: by position in the group, how
   /// many rows that member keeps, in their order.
   std::vector<int64_t> rows = {};
+  int part = 0;  ///< kReduce: number among those of one collective.
+  int parts =
+      1;  ///< kReduce: how many one collective makes; alike in group and contributions, without rows.
 };
 
 /// kVote's share of this worker.

@@ -19,10 +19,10 @@
 #include "engine/runtime/exchange/exchange_layout.h"
 #include "engine/runtime/exchange/exchanges.h"
 #include "engine/runtime/exchange/gathers.h"
+#include "engine/runtime/exchange/reductions.h"
 #include "engine/runtime/kernel.h"
 #include "engine/runtime/messages.h"
 #include "engine/runtime/parameter_tensors.h"
-#include "engine/runtime/task_queue.h"
 #include "engine/runtime/vote_stats.h"
 
 namespace heddle::runtime {
@@ -93,30 +93,6 @@ ParameterState::Kept KeptOf(const Instruction& instruction,
       program::FindPiece(program, instruction.parameter, instruction.piece);
   return piece != nullptr ? state.Part(piece->parameter, program::KeptBox(*piece))
                           : state.held(instruction.parameter).kept.front();
-}
-
-/// A sum of which each worker gets the rows that it keeps: `own`. `type`: that of the piece.
-Status ScatterSum(comm::Communicator& group,
-                  const Instruction& instruction,
-                  const graph::TensorType& type,
-                  std::vector<std::span<const std::byte>> values,
-                  std::span<std::byte> own,
-                  const comm::CollectiveOptions& options) {
-  std::vector<int64_t> counts;
-  for (const int64_t rows : instruction.rows) {
-    counts.push_back(rows * (ElementCount(type.shape) / type.shape[0]));
-  }
-  if (!instruction.contributions.empty()) {
-    return group.ReduceScatterTree({.nodes = instruction.contributions}, values, own, counts,
-                                   type.dtype, options);
-  }
-  Bytes nothing;
-  if (values.empty()) {  // Another member has added what this one has.
-    nothing.resize(static_cast<size_t>(type.bytes()));
-    FillNeutral(nothing, type.dtype, comm::ReduceOp::kSum);
-    values.emplace_back(nothing);
-  }
-  return group.ReduceScatter(values[0], own, counts, type.dtype, comm::ReduceOp::kSum, options);
 }
 
 bool IsFloating(DType dtype) {
@@ -191,7 +167,11 @@ class Executor::Impl {
         gathers_(options_.group,
                  device_,
                  [this](const graph::TensorType& type) { return SharedBuffer(type); }),
-        reductions_("reductions") {
+        reductions_(program_,
+                    options_.graph->master_dtype(),
+                    options_.group,
+                    device_,
+                    [this](const graph::TensorType& type) { return SharedBuffer(type); }) {
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       if (program_.instructions[i].code == Code::kRecv) {
         receives_.push_back(i);
@@ -202,10 +182,6 @@ class Executor::Impl {
     }
     HEDDLE_CHECK(options_.group != nullptr || program_.workers == 1,
                  "a program of several workers needs a group");
-    reductions_.Push([] {
-      PreferLongSlices();
-      return Status::Ok();
-    });
   }
   // What is queued still reads the graph.
   ~Impl() { device_.Drain(After(kLongestWait)).IgnoreError("nobody waits for its results"); }
@@ -543,54 +519,18 @@ class Executor::Impl {
   }
 
   Status Reduce(const Instruction& instruction) {
-    // The other mode folds what each worker has beside its output.
-    const bool in_place =
-        program_.determinism == program::Determinism::kRelaxed && instruction.rows.empty();
-    std::vector<Copied> mine;
+    std::vector<at::Tensor> inputs;
     for (const SlotId input : instruction.inputs) {
-      mine.push_back(device_.Download(values_.Get(input)));
+      inputs.push_back(values_.Get(input));
     }
-    at::Tensor output;  // Undefined: this worker keeps none of it.
-    for (const SlotId slot : instruction.outputs) {
-      const graph::TensorType& type = values_.SlotOf(slot).type;
-      // In the host's memory until all sums are complete: nothing reads it before.
-      output = in_place ? SharedBuffer(type) : device_.HostBuffer(type);
-      HEDDLE_RETURN_IF_ERROR(values_.Put(slot, output));
-      sums_.push_back(slot);
+    if (instruction.outputs.empty()) {
+      reductions_.Begin(instruction, inputs, nullptr);
+      return Status::Ok();
     }
-    reductions_.Push([this, &instruction, output, mine = std::move(mine)] {
-      return RunReduction(instruction, output, mine);
-    });
-    return Status::Ok();
-  }
-
-  Status RunReduction(const Instruction& instruction,
-                      const at::Tensor& output,
-                      const std::vector<Copied>& mine) {
-    std::vector<std::span<const std::byte>> values;
-    for (const Copied& value : mine) {
-      HEDDLE_RETURN_IF_ERROR(value.mark.Wait(After(kLongestWait)));
-      values.emplace_back(BytesOf(value.tensor));
-    }
-    const DType dtype = options_.graph->master_dtype();
-    const comm::CollectiveOptions options{
-        .group = instruction.group, .tag = instruction.tag, .deadline = {}};
-    if (!instruction.rows.empty()) {
-      const Box& piece = FindPiece(program_, instruction.parameter, instruction.piece)->box;
-      return ScatterSum(*options_.group, instruction, {.dtype = dtype, .shape = piece.extent},
-                        values, output.defined() ? BytesOf(output) : std::span<std::byte>(),
-                        options);
-    }
-    if (program_.determinism == program::Determinism::kRelaxed) {
-      if (values.empty()) {  // Another member has added what this one has.
-        FillNeutral(BytesOf(output), dtype, comm::ReduceOp::kSum);
-      } else {
-        std::ranges::copy(values[0], BytesOf(output).begin());
-      }
-      return options_.group->AllReduce(BytesOf(output), dtype, comm::ReduceOp::kSum, options);
-    }
-    return options_.group->ReduceTree({.nodes = instruction.contributions}, values, BytesOf(output),
-                                      dtype, options);
+    // In the host's memory until all sums are complete: nothing reads it before.
+    const SlotId slot = instruction.outputs[0];
+    sums_.push_back(slot);
+    return values_.Put(slot, reductions_.Begin(instruction, inputs, &values_.SlotOf(slot).type));
   }
 
   Result<VoteRecord> OwnRecord(int64_t step, const VoteFlags& flags) {
@@ -639,7 +579,7 @@ class Executor::Impl {
   bool injects_nan_ = false;  // The next result is to be NaN: a test asks for that.
   int64_t pending_step_ = 0;
   StepStats figures_;
-  TaskQueue reductions_;  // Last: its thread ends before what its tasks use.
+  Reductions reductions_;  // Last: its thread ends before what its tasks use.
 };
 
 Executor::Executor(ExecutorOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}

@@ -16,8 +16,8 @@
 #include "base/status.h"
 #include "comm/communicator.h"
 #include "engine/runtime/device/device.h"
+#include "engine/runtime/exchange/task_queue.h"
 #include "engine/runtime/shared_tensors.h"
-#include "engine/runtime/task_queue.h"
 
 namespace heddle::runtime {
 

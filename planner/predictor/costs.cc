@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/graph/operator.h"
+#include "engine/program/lowering/joint_sums.h"
 #include "engine/program/lowering/stage_template.h"
 #include "engine/program/memory.h"
 #include "engine/program/slices.h"
@@ -82,9 +83,35 @@ void AddStash(const graph::Graph& graph, SegmentTable& table) {
   }
 }
 
+/// What one collective each sums of the parameters of every segment, as lowering joins them.
+std::vector<std::vector<SegmentSum>> SumsOf(const program::GraphAnalysis& analysis,
+                                            const SegmentTable& table,
+                                            bool divides) {
+  std::vector<std::vector<SegmentSum>> by_segment;
+  for (const std::vector<graph::ParameterId>& parameters : table.parameters) {
+    std::vector<program::SingleSum> singles;
+    const auto gathered = [&](size_t i) {
+      return divides ? table.gathered_bytes[static_cast<size_t>(parameters[i])] : 0;
+    };
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      singles.push_back(program::SumOf(analysis, parameters[i],
+                                       table.parameter_bytes[static_cast<size_t>(parameters[i])]));
+      singles.back().alone = gathered(i) > 0;
+    }
+    std::vector<SegmentSum>& sums = by_segment.emplace_back();
+    for (const std::vector<size_t>& collective : program::JoinSums(singles)) {
+      SegmentSum& sum = sums.emplace_back();
+      for (const size_t i : collective) {
+        sum.bytes += singles[i].bytes;
+        sum.gathered += gathered(i);
+      }
+    }
+  }
+  return by_segment;
+}
+
 /// By node: true if a stage that recomputes runs it twice, when the whole graph is one stage.
-Result<std::vector<bool>> RunAgain(const graph::Graph& graph) {
-  HEDDLE_ASSIGN_OR_RETURN(const program::GraphAnalysis analysis, program::Analyze(graph));
+std::vector<bool> RunAgain(const graph::Graph& graph, const program::GraphAnalysis& analysis) {
   const program::Pipeline whole{
       .stages = {{.last_segment = static_cast<int>(graph.segments.size()), .recompute = true}},
       .microbatches = 1};
@@ -137,7 +164,10 @@ Result<SegmentTable> BuildSegmentTable(const graph::Graph& graph) {
   }
   AddCrossings(graph, table);
   AddStash(graph, table);
-  HEDDLE_ASSIGN_OR_RETURN(table.run_again, RunAgain(graph));
+  HEDDLE_ASSIGN_OR_RETURN(const program::GraphAnalysis analysis, program::Analyze(graph));
+  table.run_again = RunAgain(graph, analysis);
+  table.sums = SumsOf(analysis, table, false);
+  table.divided_sums = SumsOf(analysis, table, true);
   return table;
 }
 

@@ -14,6 +14,12 @@
 namespace heddle::planner {
 
 /// Costs that do not depend on the worker.
+/// Gradients that one collective sums.
+struct SegmentSum {
+  int64_t bytes = 0;
+  int64_t gathered = 0;  ///< Of the compute copy; 0: each holder keeps all of the state.
+};
+
 struct SegmentTable {
   int segments = 0;
   /// Bytes and messages of a microbatch that cross cut s, between segments s-1 and s, forwards and
@@ -27,6 +33,8 @@ struct SegmentTable {
   /// By parameter: bytes of the compute copy, which its holders gather in every step if the optimizer
   /// is divided; 0: its state is not divided.
   std::vector<int64_t> gathered_bytes;
+  std::vector<std::vector<SegmentSum>> sums;          ///< By segment: of `parameters`.
+  std::vector<std::vector<SegmentSum>> divided_sums;  ///< The same if the optimizer is divided.
   std::vector<int64_t> state_bytes;    ///< By parameter: bytes of master, moments, compute copy.
   std::vector<int64_t> stash_bytes;    ///< By segment: forward values kept until its backward.
   std::vector<int64_t> working_bytes;  ///< By segment: most bytes of a node's inputs and outputs.

@@ -70,30 +70,20 @@ class Estimator {
     }
   }
 
-  /// What the sum of one parameter, or of several that are summed together, costs.
-  struct Summed {
-    int64_t bytes = 0;
-    int64_t gathered = 0;  ///< Of the compute copy; 0: each member keeps all of the state.
-  };
-
-  std::vector<Summed> SumsOf(int segment, size_t members) const {
-    std::vector<Summed> sums;
-    for (const graph::ParameterId id : table_.parameters[static_cast<size_t>(segment)]) {
-      const auto p = static_cast<size_t>(id);
-      sums.push_back({.bytes = table_.parameter_bytes[p],
-                      .gathered = plan_.divides_optimizer ? table_.gathered_bytes[p] : 0});
-    }
+  std::vector<SegmentSum> SumsOf(int segment, size_t members) const {
+    std::vector<SegmentSum> sums =
+        (plan_.divides_optimizer ? table_.divided_sums : table_.sums)[static_cast<size_t>(segment)];
     if (members < kManyMembers) {
       return sums;
     }
-    Summed whole;
-    Summed divided;
-    for (const Summed& sum : sums) {
-      Summed& together = sum.gathered > 0 ? divided : whole;
+    SegmentSum whole;
+    SegmentSum divided;
+    for (const SegmentSum& sum : sums) {
+      SegmentSum& together = sum.gathered > 0 ? divided : whole;
       together.bytes += sum.bytes;
       together.gathered += sum.gathered;
     }
-    std::erase_if(sums = {whole, divided}, [](const Summed& sum) { return sum.bytes == 0; });
+    std::erase_if(sums = {whole, divided}, [](const SegmentSum& sum) { return sum.bytes == 0; });
     return sums;
   }
 
@@ -105,7 +95,7 @@ class Estimator {
       contributions.push_back(member.second);
     }
     Collective gather{.members = reduction.members};
-    for (const Summed& sum : SumsOf(segment, members.size())) {
+    for (const SegmentSum& sum : SumsOf(segment, members.size())) {
       // The members' contributions do not depend on the segment, so equal sizes among equal members
       // recur.
       const auto found =
@@ -131,7 +121,7 @@ class Estimator {
     double gather = 0;
   };
 
-  Prices PricesOf(const Summed& sum,
+  Prices PricesOf(const SegmentSum& sum,
                   const std::vector<int>& members,
                   const std::vector<int>& contributions) const {
     const comm::LinkTable& links = *inputs_.links;
@@ -194,7 +184,7 @@ class Estimator {
     for (int segment = stage.first_segment; segment < stage.last_segment; ++segment) {
       double all = 0;
       double kept = 0;
-      for (const Summed& sum : SumsOf(segment, /*members=*/1)) {
+      for (const SegmentSum& sum : SumsOf(segment, /*members=*/1)) {
         const auto bytes = static_cast<double>(sum.bytes);
         all += bytes;
         kept += bytes / (sum.gathered > 0 ? static_cast<double>(plan_.pipelines.size()) : 1);

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <tuple>
-#include <unordered_map>
 
 #include "comm/cost/cost.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/program/memory.h"
 #include "engine/program/stage_graph.h"
 #include "planner/predictor/exchange_cost.h"
+#include "planner/predictor/node_prices.h"
 
 namespace heddle::planner {
 namespace {
@@ -18,44 +17,6 @@ namespace {
 using program::Code;
 using program::Instruction;
 using program::Program;
-
-/// Seconds of nodes; each distinct signature is priced once for each worker.
-class NodePrices {
- public:
-  /// `graphs`: by rank, the graph whose nodes the worker runs.
-  NodePrices(std::vector<const graph::Graph*> graphs,
-             const std::vector<program::WorkerProfile>& workers)
-      : graphs_(std::move(graphs)),
-        workers_(workers),
-        prices_(workers.size()) {
-    std::unordered_map<std::string, size_t> kinds;
-    for (const graph::Graph* const graph : graphs_) {
-      std::vector<size_t>& kind = kinds_[graph];
-      for (size_t node = kind.size(); node < graph->nodes.size(); ++node) {
-        kind.push_back(kinds.emplace(graph::NodeSignature(*graph, graph->nodes[node]), kinds.size())
-                           .first->second);
-      }
-    }
-    for (auto& prices : prices_) {
-      prices.assign(kinds.size(), -1);
-    }
-  }
-
-  double Seconds(size_t rank, graph::NodeId node) {
-    const graph::Graph& graph = *graphs_[rank];
-    double& price = prices_[rank][kinds_.at(&graph)[static_cast<size_t>(node)]];
-    if (price < 0) {
-      price = workers_[rank].Seconds(graph, graph.node(node));
-    }
-    return price;
-  }
-
- private:
-  std::vector<const graph::Graph*> graphs_;
-  const std::vector<program::WorkerProfile>& workers_;
-  std::unordered_map<const graph::Graph*, std::vector<size_t>> kinds_;  ///< By graph, by node.
-  std::vector<std::vector<double>> prices_;                             ///< By rank, by kind.
-};
 
 /// Turns Programs into a Schedule.
 class Translator {
@@ -198,9 +159,16 @@ class Translator {
       Compute(rank, Profile(rank).instruction_seconds, index);
       return Status::Ok();
     }
+    if (instruction.part + 1 < instruction.parts) {  // The last of a collective's sums begins it.
+      Compute(rank, Profile(rank).instruction_seconds, index);
+      return Status::Ok();
+    }
+    if (instruction.part > index) {
+      return InternalError("worker {} instruction {}: no sum before it", rank, index);
+    }
     const int collective = CollectiveOf(Lane::kReductions, instruction);
     if (Collective& work = At(collective); work.seconds == 0) {
-      work.seconds = ReductionSeconds(rank, instruction);
+      work.seconds = ReductionSeconds(rank, instruction, index);
     }
     Collect(rank, index, collective);
     return Status::Ok();
@@ -300,7 +268,8 @@ class Translator {
         index);
   }
 
-  double ReductionSeconds(size_t rank, const Instruction& instruction) const {
+  /// `index`: of the collective's last instruction.
+  double ReductionSeconds(size_t rank, const Instruction& instruction, int index) const {
     std::vector<int> counts;
     for (const auto& nodes : instruction.contributions) {
       counts.push_back(static_cast<int>(nodes.size()));
@@ -312,8 +281,12 @@ class Translator {
                             : comm::ReduceScatterTreeSeconds(cluster_.links, instruction.group,
                                                              counts, shares);
     }
-    const int64_t bytes = instruction.outputs.empty() ? ParameterBytes(instruction.parameter)
-                                                      : SlotBytes(rank, instruction.outputs[0]);
+    int64_t bytes = 0;
+    for (int i = index - instruction.part; i <= index; ++i) {
+      const Instruction& sum = programs_[rank].instructions[static_cast<size_t>(i)];
+      bytes +=
+          sum.outputs.empty() ? ParameterBytes(sum.parameter) : SlotBytes(rank, sum.outputs[0]);
+    }
     if (instruction.contributions.empty()) {
       return comm::AllReduceSeconds(cluster_.links, instruction.group, bytes);
     }

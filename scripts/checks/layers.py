@@ -68,7 +68,7 @@ LAYERS = {
     "planner/teams": ["planner/search"],
     "engine/job": ["engine/data", "engine/machine", "planner/search", "checkpoint/store"],
     "engine/runtime/device": ["engine/graph", "engine/machine", "engine/runtime/kernels/simd"],
-    "engine/runtime/exchange": ["engine/graph/sharding", "comm", "engine/runtime/device"],
+    "engine/runtime/exchange": ["engine/program", "engine/graph/sharding", "comm", "engine/runtime/device"],
     "engine/runtime/device/cuda": ["engine/runtime/device"],
     "engine/runtime/kernels": ["engine/runtime"],
     "engine/runtime/kernels/cuda": ["engine/runtime/kernels", "engine/runtime/device/cuda"],

@@ -109,6 +109,19 @@ TEST(ChooseTest, AddendsPassThroughWhatIsLinear) {
   EXPECT_TRUE(Alike(sum_of(kAddends, kRows).outputs[0], kRows));
 }
 
+// What an output has to be made of it is priced, too: each member does all of the work rather than
+// gather what it shared.
+TEST(ChooseTest, OutputsThatArePlacedArePriced) {
+  const Operand both = {.type = kType, .parameter = false, .versions = {kColumns, kWhole}};
+  const auto choice_for = [&](const Sharding& placed) {
+    return Choose(*FindOperator("add"), {}, std::vector<Operand>{both, both},
+                  std::vector<Target>{{.type = kType, .placed = placed, .parameter = {}}});
+  };
+  EXPECT_TRUE(Alike(choice_for(kWhole).outputs[0], kWhole));
+  EXPECT_EQ(choice_for(kWhole).price.bytes, 0);
+  EXPECT_TRUE(Alike(choice_for(kColumns).outputs[0], kColumns));
+}
+
 // Of divisions that need no exchange, the one whose most loaded member has the least work.
 TEST(ChooseTest, TheWorkIsDividedEvenlyWhereThatSendsNoMore) {
   const Sharding even = {.kind = Kind::kShard, .dim = 1, .held = {{0, 3}, {3, 6}}};

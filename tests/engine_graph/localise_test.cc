@@ -29,6 +29,7 @@ using heddle::testing::SmallModel;
 using heddle::testing::SmallTrainingGraph;
 using heddle::testing::TestSeed;
 using heddle::testing::TestSeeds;
+using heddle::testing::ToString;
 using heddle::testing::Violation;
 
 int Count(const ShardedGraph& sharded, ExchangeForm form) {

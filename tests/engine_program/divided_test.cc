@@ -31,6 +31,7 @@ using ::testing::HasSubstr;
 using testing::Insert;
 using testing::Programs;
 using testing::RandomGraph;
+using testing::Remove;
 
 /// Why the Programs do not compute what one device does, or are refused; empty: they do.
 std::string Violation(const graph::Graph& graph,
@@ -249,11 +250,6 @@ TEST_P(DividedFaultTest, IsFound) {
   const Status status = Verify(example.graph, example.plan, example.programs);
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_THAT(status.message(), HasSubstr(GetParam().message));
-}
-
-void Remove(Program& program, size_t index) {
-  program.instructions.erase(program.instructions.begin() + static_cast<std::ptrdiff_t>(index));
-  program.vote_index -= index < program.vote_index ? 1 : 0;
 }
 
 /// The first await of a parameter.

@@ -43,4 +43,9 @@ inline void Insert(program::Program& program,
   program.vote_index += index <= program.vote_index ? 1 : 0;
 }
 
+inline void Remove(program::Program& program, size_t index) {
+  program.instructions.erase(program.instructions.begin() + static_cast<std::ptrdiff_t>(index));
+  program.vote_index -= index < program.vote_index ? 1 : 0;
+}
+
 }  // namespace heddle::testing

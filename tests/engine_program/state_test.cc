@@ -1,5 +1,6 @@
 #include "engine/program/state.h"
 
+#include <algorithm>
 #include <map>
 
 #include <gmock/gmock.h>
@@ -124,6 +125,15 @@ TEST(StateTest, TheFasterReplicaWritesMore) {
   const Plan plan = PlanOf(2, {PipelineOfCuts({0, 30}, 0, 0, 1), PipelineOfCuts({0, 30}, 1, 1, 3)});
   const std::vector<double> written = Written(OwnedLayout(graph, plan));
   EXPECT_NEAR(written[1] / written[0], 3, 0.3);
+}
+
+// The first stage alone holds two layers; the tied weight, which is larger, is written by the other.
+TEST(StateTest, WhatHasOneHolderIsCountedBeforeOthersChoose) {
+  const graph::Graph graph = ChainGraph(4, /*tied=*/true);
+  const StateLayout owned = OwnedLayout(graph, PlanOf(2, {PipelineOfCuts({0, 3, 4}, 0, 0, 1)}));
+  const auto is_tied = [](const StateBox& box) { return box.parameter == 0; };
+  EXPECT_EQ(std::ranges::count_if(owned[0], is_tied), 0);
+  EXPECT_EQ(std::ranges::count_if(owned[1], is_tied), 3);
 }
 
 TEST(StateTest, SamePlanMovesNothing) {

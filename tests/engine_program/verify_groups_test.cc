@@ -26,11 +26,7 @@ using testing::GroupModel;
 using ::testing::HasSubstr;
 using testing::Insert;
 using testing::Programs;
-
-void Remove(Program& program, size_t index) {
-  program.instructions.erase(program.instructions.begin() + static_cast<std::ptrdiff_t>(index));
-  program.vote_index -= index < program.vote_index ? 1 : 0;
-}
+using testing::Remove;
 
 /// The first exchange of this form.
 graph::Exchange& ExchangeOf(std::vector<graph::Exchange>& exchanges, ExchangeForm form) {
@@ -313,16 +309,18 @@ INSTANTIATE_TEST_SUITE_P(
               }},
         Fault{"AddendsMissing", "contributes 0 values, expected 1",
               [](Programs& p) { At(p[1], Code::kReduce).inputs.clear(); }, GroupModel::kSequence},
-        Fault{"ReducedByOne", "takes no part in the reduction",
+        Fault{"ReducedByOthers", "takes no part in the reduction",
               [](Programs& p) {
-                Program& program = p[3];
-                const size_t reduce = EmptyReduction(program);
-                const SlotId output = program.instructions[reduce].outputs[0];
-                Remove(program, reduce);
-                std::erase_if(program.instructions, [&](const Instruction& one) {
-                  return (one.code == Code::kUpdate || one.code == Code::kFree) &&
-                         one.inputs[0] == output;
-                });
+                std::vector<SlotId> sums;
+                for (size_t i = 0; i < p[3].instructions.size();) {
+                  const Instruction& one = p[3].instructions[i];
+                  if (one.code == Code::kReduce) {
+                    sums.push_back(one.outputs[0]);
+                  }
+                  const bool reads = (one.code == Code::kUpdate || one.code == Code::kFree) &&
+                                     std::ranges::count(sums, one.inputs[0]) > 0;
+                  one.code == Code::kReduce || reads ? Remove(p[3], i) : void(++i);
+                }
               }},
         Fault{"BoxThatIsNotHeld", "which it does not hold",
               [](Programs& p) {

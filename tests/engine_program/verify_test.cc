@@ -26,14 +26,10 @@ using testing::Insert;
 using testing::PipelineOfCuts;
 using testing::PlanOf;
 using testing::Programs;
+using testing::Remove;
 
 graph::Graph ExampleGraph() {
   return ChainGraph(4, /*tied=*/true);
-}
-
-void Remove(Program& program, size_t index) {
-  program.instructions.erase(program.instructions.begin() + static_cast<std::ptrdiff_t>(index));
-  program.vote_index -= index < program.vote_index ? 1 : 0;
 }
 
 struct Fault {

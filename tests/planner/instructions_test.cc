@@ -3,6 +3,7 @@
 /// instruction, with every term so large that it shows; and Programs that do not belong together.
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -105,6 +106,7 @@ Schedule ScheduleOf(const graph::Graph& graph,
   int64_t vote_bytes = 0;
   for (const Program& program : programs) {
     schedule.workers.emplace_back();
+    int64_t bytes_together = 0;
     const program::WorkerProfile& profile = cluster.workers[static_cast<size_t>(program.rank)];
     for (const Instruction& instruction : program.instructions) {
       Action action{.seconds = PriceOf(graph, program, instruction, profile)};
@@ -118,6 +120,12 @@ Schedule ScheduleOf(const graph::Graph& graph,
         action.bytes =
             send ? program.slots[static_cast<size_t>(instruction.inputs[0])].type.bytes() : 0;
       } else if (instruction.code == Code::kReduce && instruction.group.size() > 1) {
+        bytes_together += BytesOf(graph, instruction.parameter);
+        if (instruction.part + 1 < instruction.parts) {  // The last of a collective begins it.
+          schedule.workers.back().push_back(action);
+          continue;
+        }
+        const int64_t bytes = std::exchange(bytes_together, 0);
         const auto found = reductions.emplace(instruction.parameter, reductions.size());
         action.kind = Action::Kind::kCollect;
         action.collective = found.first->second;
@@ -126,7 +134,6 @@ Schedule ScheduleOf(const graph::Graph& graph,
           for (const auto& nodes : instruction.contributions) {
             sums.push_back(static_cast<int>(nodes.size()));
           }
-          const int64_t bytes = BytesOf(graph, instruction.parameter);
           schedule.collectives.push_back(
               {.members = instruction.group,
                .seconds =

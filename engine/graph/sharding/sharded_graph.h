@@ -63,7 +63,4 @@ struct ShardedGraph {
   std::vector<std::string> replicated;
 };
 
-/// The sharded graph as text: a line for each step, for tests and users.
-std::string ToString(const ShardedGraph& sharded);
-
 }  // namespace heddle::graph

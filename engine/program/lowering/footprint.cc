@@ -1,6 +1,8 @@
 #include "engine/program/lowering/footprint.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <set>
 
 #include "base/tensor/reduction_tree.h"
@@ -76,14 +78,16 @@ class Footprint::Walk {
 
   void IssueReady() {
     for (; issued_ < trace_.queue.size(); ++issued_) {
-      const size_t next = trace_.queue[issued_];
-      if (!IsReduced(trace_.gradients[next])) {
+      const std::vector<size_t>& next = trace_.queue[issued_];
+      if (!IsReduced(trace_.gradients[next.front()])) {
         continue;
       }
-      if (missing_[next] > 0) {
+      if (std::ranges::any_of(next, [&](size_t index) { return missing_[index] > 0; })) {
         break;
       }
-      Reduce(trace_.gradients[next]);
+      for (const size_t index : next) {
+        Reduce(trace_.gradients[index]);
+      }
     }
   }
 
@@ -281,10 +285,9 @@ void Footprint::AddGradients(const FootprintStage& stage, Trace& trace) const {
                           }));
       }
     }
-    trace.gradients.push_back(
-        {.key = {id, 0},
-         .sum_bytes = ElementCount(KeptBox(own).extent) * SizeOf(graph_->master_dtype()),
-         .tied = segments.front() < stage.first_segment || segments.back() >= stage.last_segment});
+    Gradient gradient = GradientOf(own);
+    gradient.tied = segments.front() < stage.first_segment || segments.back() >= stage.last_segment;
+    trace.gradients.push_back(std::move(gradient));
     holder.pieces.push_back(std::move(own));
   }
   trace.state = StateBytes(*graph_, holder);
@@ -313,10 +316,10 @@ void Footprint::AddGradients(const Plan& plan, const Stage& stage, int rank, Tra
         const auto position = std::ranges::find(piece.holders, rank) - piece.holders.begin();
         own.kept = RowsOf(piece.box, rows[static_cast<size_t>(position)]);
       }
-      trace.gradients.push_back(
-          {.key = {id, index},
-           .sum_bytes = ElementCount(KeptBox(own).extent) * SizeOf(graph_->master_dtype()),
-           .tied = piece.holders.size() > 1});
+      Gradient gradient = GradientOf(own);
+      gradient.tied = piece.holders.size() > 1;
+      gradient.single.holders = piece.holders;
+      trace.gradients.push_back(std::move(gradient));
       holder.pieces.push_back(std::move(own));
     }
   }
@@ -324,17 +327,31 @@ void Footprint::AddGradients(const Plan& plan, const Stage& stage, int rank, Tra
   OrderReductions(trace);
 }
 
+Footprint::Gradient Footprint::GradientOf(const Piece& piece) const {
+  const int64_t width = SizeOf(graph_->master_dtype());
+  SingleSum single = SumOf(analysis_, piece.parameter, ElementCount(piece.box.extent) * width);
+  single.alone = piece.kept.has_value();
+  return {.key = {piece.parameter, piece.index},
+          .sum_bytes = ElementCount(KeptBox(piece).extent) * width,
+          .single = std::move(single)};
+}
+
 void Footprint::OrderReductions(Trace& trace) const {
-  for (size_t g = 0; g < trace.gradients.size(); ++g) {
-    trace.queue.push_back(g);
-  }
-  std::stable_sort(trace.queue.begin(), trace.queue.end(), [&](size_t a, size_t b) {
-    const auto first = [&](size_t g) {
-      return analysis_.parameter_segments[static_cast<size_t>(trace.gradients[g].key.first)]
-          .front();
-    };
-    return first(a) > first(b);
+  std::vector<size_t> order(trace.gradients.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](size_t g) {
+    return analysis_.parameter_segments[static_cast<size_t>(trace.gradients[g].key.first)].front();
   });
+  std::vector<SingleSum> sums;
+  for (const size_t g : order) {
+    sums.push_back(trace.gradients[g].single);
+  }
+  for (const std::vector<size_t>& collective : JoinSums(sums)) {
+    std::vector<size_t>& gradients = trace.queue.emplace_back();
+    for (const size_t i : collective) {
+      gradients.push_back(order[i]);
+    }
+  }
 }
 
 }  // namespace heddle::program

@@ -10,6 +10,7 @@
 
 #include "engine/program/lowering/batch_axis.h"
 #include "engine/program/lowering/gradient_sums.h"
+#include "engine/program/lowering/joint_sums.h"
 #include "engine/program/lowering/stage_template.h"
 #include "engine/program/plan.h"
 
@@ -65,7 +66,8 @@ class Footprint {
     int uses = 0;  ///< Number of what the worker contributes for one microbatch.
     int64_t contribution_bytes = 0;
     int64_t sum_bytes = 0;
-    bool tied = false;  ///< Other workers of the pipeline hold it, too.
+    bool tied = false;      ///< Other workers of the pipeline hold it, too.
+    SingleSum single = {};  ///< How it is reduced.
   };
   /// The memory properties of a stage that are the same for all its microbatches.
   struct Trace {
@@ -76,7 +78,8 @@ class Footprint {
     std::vector<Step> backward = {};
     std::vector<size_t> contributions = {};  ///< Indices of gradients, by step.
     std::vector<Gradient> gradients = {};
-    std::vector<size_t> queue = {};  ///< Gradients in the order in which reductions are issued.
+    /// Gradients in the order in which reductions are issued; those of an entry are one collective's.
+    std::vector<std::vector<size_t>> queue = {};
   };
   /// The state of the memory around a backward.
   struct Situation {
@@ -95,8 +98,9 @@ class Footprint {
   Trace MakeTrace(const FootprintStage& stage) const;
   void AddGradients(const FootprintStage& stage, Trace& trace) const;
   void AddGradients(const Plan& plan, const Stage& stage, int rank, Trace& trace) const;
+  Gradient GradientOf(const Piece& piece) const;
   /// Fills in the order of reductions: descending segment, then parameter and piece, as
-  /// GradientSums issues them.
+  /// GradientSums issues them, and which are made together.
   void OrderReductions(Trace& trace) const;
   /// Fills in what the steps of a template do to the memory. `graph` has their types.
   static void AddSteps(const StageTemplate& steps, const graph::Graph& graph, Trace& trace);

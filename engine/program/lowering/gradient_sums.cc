@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "engine/program/lowering/joint_sums.h"
 #include "engine/program/slices.h"
 #include "engine/program/stages.h"
 
@@ -54,8 +55,20 @@ Result<GradientSums> GradientSums::Create(const graph::Graph& graph,
     }
   }
   std::sort(order.begin(), order.end());
+  std::vector<SingleSum> singles;
   for (const auto& [segment, key] : order) {
-    sums.queue_.push_back(key);
+    const Sum& sum = sums.sums_.at(key);
+    SingleSum single = SumOf(analysis, key.first,
+                             ElementCount(sum.piece.box.extent) * SizeOf(graph.master_dtype()));
+    single.alone = !sum.rows.empty();
+    single.holders = sum.piece.holders;
+    singles.push_back(std::move(single));
+  }
+  for (const std::vector<size_t>& collective : JoinSums(singles)) {
+    std::vector<PieceKey>& keys = sums.queue_.emplace_back();
+    for (const size_t i : collective) {
+      keys.push_back(order[i].second);
+    }
   }
   return sums;
 }
@@ -160,13 +173,25 @@ void GradientSums::FoldAll(Sum& sum, ProgramBuilder& out) const {
 }
 
 void GradientSums::IssueReady(ProgramBuilder& out) {
-  while (!queue_.empty() && sums_.at(queue_.front()).missing == 0) {
-    Reduce(queue_.front(), sums_.at(queue_.front()), out);
+  const auto is_complete = [&](PieceKey key) { return sums_.at(key).missing == 0; };
+  while (!queue_.empty() && std::ranges::all_of(queue_.front(), is_complete)) {
+    const std::vector<PieceKey> keys = std::move(queue_.front());
     queue_.pop_front();
+    std::vector<SlotId> read;
+    for (size_t part = 0; part < keys.size(); ++part) {
+      Instruction reduction = Reduction(keys[part], sums_.at(keys[part]), out);
+      reduction.part = static_cast<int>(part);
+      reduction.parts = static_cast<int>(keys.size());
+      read.insert(read.end(), reduction.inputs.begin(), reduction.inputs.end());
+      out.Emit(std::move(reduction));
+    }
+    for (const SlotId slot : read) {
+      out.Free(slot);
+    }
   }
 }
 
-void GradientSums::Reduce(PieceKey key, Sum& sum, ProgramBuilder& out) const {
+Instruction GradientSums::Reduction(PieceKey key, Sum& sum, ProgramBuilder& out) const {
   const auto& [parameter, piece] = key;
   Instruction instruction{.code = Code::kReduce,
                           .tag = ReduceTag(parameter, piece),
@@ -193,11 +218,7 @@ void GradientSums::Reduce(PieceKey key, Sum& sum, ProgramBuilder& out) const {
       instruction.inputs.push_back(partial.slot);
     }
   }
-  const std::vector<SlotId> inputs = instruction.inputs;
-  out.Emit(std::move(instruction));
-  for (const SlotId input : inputs) {
-    out.Free(input);
-  }
+  return instruction;
 }
 
 std::map<PieceKey, SlotId> GradientSums::Finish(ProgramBuilder& out) {

@@ -2,7 +2,8 @@
 /// Adds up weight gradients on one worker during its schedule, and issues the reductions over the
 /// holders of each piece of a parameter. All holders take part, also one that contributes nothing,
 /// and also if every member of a group has computed the whole sum: members that compute unlike
-/// would otherwise apply unlike bits, and their copies would drift apart.
+/// would otherwise apply unlike bits, and their copies would drift apart. Small sums share a
+/// collective (joint_sums.h), which is issued when the last of them is complete.
 ///
 /// In an exact plan, the contribution of microbatch m to use u is leaf u * P + m of the reduction
 /// tree, where P is the number of microbatches of the global batch rounded up to a power of two.
@@ -76,7 +77,7 @@ class GradientSums {
                                                      const HeldPiece& piece) const;
   void FoldAll(Sum& sum, ProgramBuilder& out) const;
   void IssueReady(ProgramBuilder& out);
-  void Reduce(PieceKey key, Sum& sum, ProgramBuilder& out) const;
+  Instruction Reduction(PieceKey key, Sum& sum, ProgramBuilder& out) const;
 
   const graph::Graph* graph_;
   int rank_;
@@ -85,7 +86,8 @@ class GradientSums {
   int last_microbatch_ =
       0;  ///< Before it no reduction is issued, also none without a contribution.
   std::map<PieceKey, Sum> sums_ = {};
-  std::deque<PieceKey> queue_;  ///< Reductions to issue, in the same order everywhere.
+  /// Reductions to issue, in the same order everywhere; those of an entry are one collective's.
+  std::deque<std::vector<PieceKey>> queue_;
 };
 
 }  // namespace heddle::program

@@ -20,6 +20,43 @@ Status VerifyMachine::CheckRows(const Instruction& instruction) const {
                    instruction.piece, instruction.parameter);
 }
 
+// The sums of one collective follow each other, and are the same for all who take part.
+Status VerifyMachine::CheckParts(int rank,
+                                 const Instruction& instruction,
+                                 Reduction& reduction) const {
+  const auto at = static_cast<ptrdiff_t>(workers_[static_cast<size_t>(rank)].next);
+  const std::vector<Instruction>& all = program(rank).instructions;
+  if (instruction.part < 0 || instruction.part >= instruction.parts || instruction.part > at ||
+      instruction.parts - instruction.part > std::ssize(all) - at) {
+    return InternalError("makes part {} of {} of a collective", instruction.part,
+                         instruction.parts);
+  }
+  const Instruction& lead = all[static_cast<size_t>(at - instruction.part)];
+  if (lead.code != Code::kReduce || lead.part != 0 || lead.parts != instruction.parts ||
+      lead.group != instruction.group || lead.contributions != instruction.contributions ||
+      (instruction.parts > 1 && !instruction.rows.empty())) {
+    return InternalError("reduces parameter {} together with others that are reduced otherwise",
+                         instruction.parameter);
+  }
+  for (int part = instruction.part; part < instruction.parts; ++part) {
+    const Instruction& next = all[static_cast<size_t>(at + part - instruction.part)];
+    if (next.code != Code::kReduce || next.part != part || next.parts != instruction.parts) {
+      return InternalError("reduces parameter {} together with others that do not follow it",
+                           instruction.parameter);
+    }
+  }
+  const PieceName name(lead.parameter, lead.piece);
+  if (reduction.arrived.empty()) {
+    reduction.lead = name;
+  }
+  if (reduction.lead != name || reduction.first->part != instruction.part ||
+      reduction.first->parts != instruction.parts) {
+    return InternalError("reduces parameter {} together with other parameters than others do",
+                         instruction.parameter);
+  }
+  return Status::Ok();
+}
+
 Status VerifyMachine::StepGather(int rank, const Instruction& instruction) {
   HEDDLE_RETURN_IF_ERROR(ExpectShape(instruction, 0, 0));
   const ParameterId parameter = instruction.parameter;

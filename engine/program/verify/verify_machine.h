@@ -61,6 +61,7 @@ class VerifyMachine {
   };
   struct Reduction {
     const Instruction* first = nullptr;  ///< The instruction of the first member to issue it.
+    PieceName lead = {-1, 0};            ///< The first of its collective.
     std::set<int> arrived = {};
     SumValue sum = {};  ///< The leaves are unordered until all members have arrived.
   };
@@ -94,6 +95,7 @@ class VerifyMachine {
   Result<bool> StepRecv(int rank, const Instruction& instruction);
   Status StepFold(int rank, const Instruction& instruction);
   Status StepReduce(int rank, const Instruction& instruction);
+  Status CheckParts(int rank, const Instruction& instruction, Reduction& reduction) const;
   Status JoinReduction(int rank, const Instruction& instruction);
   Status Contribute(const Instruction& instruction,
                     int rank,

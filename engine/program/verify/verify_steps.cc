@@ -235,6 +235,7 @@ Status VerifyMachine::JoinReduction(int rank, const Instruction& instruction) {
     return InternalError("disagrees with others on the reduction of parameter {}",
                          instruction.parameter);
   }
+  HEDDLE_RETURN_IF_ERROR(CheckParts(rank, instruction, reduction));
   const size_t declared = exact_ ? instruction.group.size() : 0;
   if (instruction.contributions.size() != declared) {
     return InternalError("lists contributions of {} workers, expected {}",

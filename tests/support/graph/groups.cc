@@ -1,12 +1,41 @@
 #include "tests/support/graph/groups.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "base/check.h"
+#include "engine/graph/operator.h"
 #include "engine/graph/sharding/complete.h"
 
 namespace heddle::testing {
 
 using graph::ModelConfig;
 using graph::ModelFamily;
+
+namespace {
+
+std::string TextOf(const std::vector<graph::Range>& ranges) {
+  std::vector<std::string> texts;
+  for (const graph::Range& range : ranges) {
+    texts.push_back(fmt::format("{}:{}", range.begin, range.end));
+  }
+  return fmt::format("{}", fmt::join(texts, " "));
+}
+
+std::string TextOf(const graph::Sharding& sharding) {
+  switch (sharding.kind) {
+    case graph::Placement::Kind::kReplicate:
+      return "whole";
+    case graph::Placement::Kind::kShard:
+      return fmt::format("cut {} at {}", sharding.dim, TextOf(sharding.held));
+    case graph::Placement::Kind::kPartial:
+      return fmt::format("partial {} at {}", sharding.op == graph::ReduceOp::kSum ? "sum" : "max",
+                         TextOf(sharding.held));
+  }
+  return "";
+}
+
+}  // namespace
 
 Group GroupOf(const graph::Graph& graph, const graph::Layout& layout) {
   auto sharded = graph::Complete(graph, layout);
@@ -26,6 +55,27 @@ std::string Violation(const graph::Graph& graph, const Group& group, uint64_t se
   return run.refused.empty()
              ? Difference(run, group.sharded, group.members, EvaluateGraph(graph, inputs, context))
              : run.refused;
+}
+
+std::string ToString(const graph::ShardedGraph& sharded) {
+  const graph::Graph& whole = sharded.graph;
+  std::string text;
+  auto line = [&](graph::TensorId id, std::string_view maker) {
+    text += fmt::format("{} by {}: {}\n", whole.tensor(id).name, maker,
+                        TextOf(sharded.shardings[static_cast<size_t>(id)]));
+  };
+  for (const graph::Step& step : sharded.order) {
+    if (step.node < 0) {
+      const graph::Exchange& exchange = sharded.exchanges[static_cast<size_t>(step.exchange)];
+      line(exchange.to, graph::FormName(exchange.form));
+      continue;
+    }
+    const graph::Node& node = whole.node(step.node);
+    for (const graph::TensorId output : node.outputs) {
+      line(output, node.op->name());
+    }
+  }
+  return text;
 }
 
 ModelConfig SmallModel(ModelFamily family, int64_t kv_heads, bool tied) {

@@ -23,6 +23,9 @@ Group GroupOf(const graph::Graph& graph, const graph::Layout& layout);
 /// 1e-9 in every tensor; empty: they do.
 std::string Violation(const graph::Graph& graph, const Group& group, uint64_t seed);
 
+/// The sharded graph as text: a line for each step.
+std::string ToString(const graph::ShardedGraph& sharded);
+
 /// Two layers of eight heads; GPT-2 with dropout.
 graph::ModelConfig SmallModel(graph::ModelFamily family, int64_t kv_heads, bool tied);
 

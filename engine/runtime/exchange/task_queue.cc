@@ -1,4 +1,4 @@
-#include "engine/runtime/task_queue.h"
+#include "engine/runtime/exchange/task_queue.h"
 
 #include <utility>
 

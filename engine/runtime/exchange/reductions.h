@@ -1,0 +1,72 @@
+/// \file
+/// The gradient sums of one worker's step: collectives that one thread makes in order while the
+/// caller computes. Small sums of one segment share a collective: they are packed and unpacked here.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "base/status.h"
+#include "comm/communicator.h"
+#include "engine/program/program.h"
+#include "engine/runtime/device/device.h"
+#include "engine/runtime/exchange/task_queue.h"
+
+namespace heddle::runtime {
+
+/// The reductions of a Program. Thread: one caller at a time.
+class Reductions {
+ public:
+  /// Makes an uninitialised contiguous tensor in the host's memory.
+  using MakeBuffer = std::function<at::Tensor(const graph::TensorType& type)>;
+
+  /// `program`, `group` and `device` outlive this; `master`: the type of gradients. `make_buffer`
+  /// makes memory in which a sum is made in place.
+  Reductions(const program::Program& program,
+             DType master,
+             comm::Communicator* group,
+             Device& device,
+             MakeBuffer make_buffer);
+  Reductions(const Reductions&) = delete;
+  Reductions& operator=(const Reductions&) = delete;
+
+  /// Begins the sum of a kReduce, whose inputs are `inputs` on the device, and waits for nothing; the
+  /// sums of one collective begin with the last of them. Returns the tensor of its output, of `type`,
+  /// in the host's memory, which is complete after Drain; undefined, as `type` is null: the worker
+  /// keeps none of it. `instruction` is one of the program's.
+  at::Tensor Begin(const program::Instruction& instruction,
+                   std::span<const at::Tensor> inputs,
+                   const graph::TensorType* type);
+  /// Waits until all sums that have begun are complete; the first error, after which the others are
+  /// dropped.
+  Status Drain();
+
+ private:
+  struct Part {
+    const program::Instruction* instruction = nullptr;
+    at::Tensor output = {};
+    std::vector<Copied> mine = {};
+  };
+
+  Status Make(const std::vector<Part>& parts);
+  Status MakeJoint(const std::vector<Part>& parts,
+                   const std::vector<std::vector<std::span<const std::byte>>>& values);
+  Status Scatter(const Part& part, std::vector<std::span<const std::byte>> values);
+  Status Sum(const program::Instruction& instruction,
+             const std::vector<std::span<const std::byte>>& values,
+             std::span<std::byte> output);
+  bool is_exact() const { return program_.determinism == program::Determinism::kExact; }
+
+  const program::Program& program_;
+  const DType master_;
+  comm::Communicator* const group_;
+  Device& device_;
+  const MakeBuffer make_buffer_;
+  std::vector<Part> joined_;  ///< Of a collective whose last part is to come.
+  TaskQueue thread_;          // Last: its thread ends before what its tasks use.
+};
+
+}  // namespace heddle::runtime
