@@ -28,14 +28,16 @@ struct Variables {
   const char* launcher;
   const char* rank;
   const char* size;
+  const char* local_rank;
   const char* needs;  ///< Only where this variable is set, too.
 };
 
 constexpr Variables kLaunchers[] = {
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr},
-    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_TASKS"},
-    {"pmi", "PMI_RANK", "PMI_SIZE", nullptr},
-    {"pmix", "PMIX_RANK", nullptr, nullptr},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     nullptr},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS"},
+    {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", nullptr},
+    {"pmix", "PMIX_RANK", nullptr, nullptr, nullptr},
 };
 
 }  // namespace
@@ -50,7 +52,10 @@ std::optional<Launched> FindLauncher(const EnvironmentLookup& lookup) {
     if (size > 0 && *rank >= size) {
       continue;
     }
-    return Launched{.launcher = variables.launcher, .rank = *rank, .size = size};
+    return Launched{.launcher = variables.launcher,
+                    .rank = *rank,
+                    .size = size,
+                    .local_rank = Number(lookup, variables.local_rank).value_or(0)};
   }
   return std::nullopt;
 }

@@ -14,6 +14,7 @@ struct Launched {
   std::string launcher;  ///< "mpirun", "pmix", "pmi" or "srun".
   int rank = 0;          ///< Rank among the processes that were started together.
   int size = 0;          ///< Number of those processes; 0: the launcher does not set it.
+  int local_rank = 0;    ///< Rank among those of this machine; 0: the launcher does not set it.
 };
 
 using EnvironmentLookup = std::function<const char*(const char* name)>;

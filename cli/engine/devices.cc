@@ -70,6 +70,10 @@ class Devices : public Command {
       const std::string why = inventory.WhyNot(i);
       row(fmt::format("cuda:{}", i), card.name, GiB(card.memory_bytes),
           why.empty() ? fmt::format("{} free", GiB(card.free_bytes)) : "none: " + why);
+      for (const machine::CardSlice& slice : card.slices) {
+        row("  part", slice.name, GiB(slice.memory_bytes),
+            fmt::format("{} free; by CUDA_VISIBLE_DEVICES={}", GiB(slice.free_bytes), slice.uuid));
+      }
     }
     if (inventory.cards.list.empty()) {
       std::printf("no card: %s\n", inventory.WhyNot(0).c_str());
@@ -85,12 +89,21 @@ class Devices : public Command {
     for (size_t i = 0; i < inventory.cards.list.size(); ++i) {
       const machine::Card& card = inventory.cards.list[i];
       const std::string why = inventory.WhyNot(i);
+      nlohmann::ordered_json parts = nlohmann::ordered_json::array();
+      for (const machine::CardSlice& slice : card.slices) {
+        parts.push_back({{"name", slice.name},
+                         {"uuid", slice.uuid},
+                         {"memory_bytes", slice.memory_bytes},
+                         {"free_bytes", slice.free_bytes}});
+      }
       cards.push_back({{"device", fmt::format("cuda:{}", i)},
                        {"name", card.name},
+                       {"uuid", card.uuid},
                        {"memory_bytes", card.memory_bytes},
                        {"free_bytes", card.free_bytes},
                        {"usable", why.empty()},
-                       {"reason", why}});
+                       {"reason", why},
+                       {"parts", std::move(parts)}});
     }
     const nlohmann::ordered_json json = {
         {"processor",

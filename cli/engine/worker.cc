@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/system/launched.h"
 #include "base/utf8.h"
 #include "cli/emulation_words.h"
 #include "cli/engine/engine.h"
@@ -69,7 +70,9 @@ class Worker : public Command {
       }
     }
     if (!options_.device.empty()) {
-      const auto device = machine::ChooseDevice(options_.device);
+      const auto launched = FindLauncher();
+      const auto device =
+          machine::ChooseDevice(options_.device, launched ? launched->local_rank : 0);
       if (!device.ok()) {
         return Report(device.status().WithContext("--device"));
       }

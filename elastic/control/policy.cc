@@ -2,6 +2,12 @@
 
 namespace heddle::elastic {
 
+bool Job::OnProcessor(const std::string& worker) const {
+  const auto own = devices.find(worker);
+  const auto found = own == devices.end() ? devices.find("") : own;
+  return found == devices.end() || found->second == "cpu";
+}
+
 bool CheckpointDue(const JobPolicy& policy, int64_t step) {
   if (step <= 0) {
     return false;

@@ -177,6 +177,8 @@ struct Job {
   std::map<std::string, wire::Emulation> emulation;  ///< Emulated limits by worker name.
   /// Failure domains of workers that report none, by worker name.
   std::map<std::string, std::string> failure_domains;
+  /// Devices of workers that were told none, by worker name; "": that of all others.
+  std::map<std::string, std::string> devices;
   /// The highest generation known at checkpoint_root; this run's generations are numbered above it.
   int64_t used_generation = 0;
   std::vector<int64_t> checkpoints;  ///< Steps of the sound checkpoints on storage, ascending.
@@ -185,6 +187,9 @@ struct Job {
   uint64_t data = 0;
   /// The provenance of the newest checkpoint; nullopt: the job begins from its initial state.
   std::optional<Provenance> provenance = {};
+
+  /// True if a worker that leaves its device to the job computes on the processor.
+  bool OnProcessor(const std::string& worker) const;
 };
 
 /// True if a checkpoint of the state after `step` is due. Pure, so all workers decide alike.

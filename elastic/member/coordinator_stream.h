@@ -44,6 +44,8 @@ class CoordinatorStream {
   /// coordinator holds this worker off, of which at most a day counts; patience begins afterwards.
   bool Refuse(const std::string& reason, double seconds, Time now);
 
+  /// True if a stream is up.
+  bool connected() const { return connected_; }
   /// True if the coordinator has welcomed this worker on the current stream.
   bool welcomed() const { return welcomed_; }
   /// True if a heartbeat is due now; the next one is due a period later.

@@ -8,12 +8,12 @@
 #include "elastic/member/coordinator_stream.h"
 #include "elastic/member/drift_window.h"
 #include "elastic/member/held_state.h"
+#include "elastic/member/hello.h"
 #include "elastic/member/measurements.h"
 #include "elastic/member/member_outbox.h"
 #include "elastic/member/preparation.h"
 #include "elastic/member/reports.h"
 #include "elastic/protocol/awaited.h"
-#include "elastic/protocol/version.h"
 
 namespace heddle::elastic {
 namespace {
@@ -52,13 +52,14 @@ struct Member::State {
 
   void Handle(const MemberEvent& event, Time now, MemberOutbox& out);
   void OnStreamUp(Time now, MemberOutbox& out);
+  void SayHello(MemberOutbox& out) const;
   void OnMessage(const wire::ToWorker& message, Time now, MemberOutbox& out);
   void OnRefused(const wire::Refused& refused, Time now, MemberOutbox& out);
   void OnWelcome(const wire::Welcome& welcome, MemberOutbox& out);
   void OnEmulate(const wire::Emulation& emulation, MemberOutbox& out);
   void OnStart(const wire::Start& message, MemberOutbox& out);
   void OnGo(const wire::Go& message, MemberOutbox& out);
-  void OnJobApplied(const Status& status, MemberOutbox& out);
+  void OnJobApplied(const JobApplied& event, MemberOutbox& out);
   void OnStep(const StepApplied& event, MemberOutbox& out);
   void OnTerminate(const std::string& reason, Time now, MemberOutbox& out);
   void OnStay(const wire::Stay& message, MemberOutbox& out);
@@ -97,7 +98,7 @@ void Member::State::Handle(const MemberEvent& event, Time now, MemberOutbox& out
       [&](const StreamUp&) { OnStreamUp(now, out); },
       [&](const StreamDown&) { stream.Disconnect(); },
       [&](const FromCoordinator& e) { OnMessage(e.message, now, out); },
-      [&](const JobApplied& e) { OnJobApplied(e.status, out); },
+      [&](const JobApplied& e) { OnJobApplied(e, out); },
       [&](const ProfileMeasured& e) { measurements.TakeProfile(e, out); },
       [&](const LinksProbed& e) { measurements.TakeLinks(e.answer, out); },
       [&](const PlanLowered& e) { preparation.TakeLowered(e, out); },
@@ -124,24 +125,17 @@ void Member::State::Handle(const MemberEvent& event, Time now, MemberOutbox& out
 
 void Member::State::OnStreamUp(Time now, MemberOutbox& out) {
   stream.Connect(now);
+  SayHello(out);
+}
+
+void Member::State::SayHello(MemberOutbox& out) const {
   SendToCoordinator action;
   wire::Hello& hello = *action.message.mutable_hello();
-  hello.set_name(identity.name);
-  hello.set_incarnation(identity.incarnation);
-  hello.set_host(identity.host);
-  hello.set_pid(identity.pid);
-  hello.set_data_address(identity.data_address);
-  hello.set_metrics_address(identity.metrics_address);
-  hello.set_network(identity.network);
-  hello.set_probe_address(identity.probe_address);
-  hello.set_failure_domain(identity.failure_domain);
-  hello.set_protocol_version(kProtocolVersion);
+  hello = HelloOf(identity);
   hello.set_job_id(job_id.value_or(""));
   held.Describe(hello);
   hello.set_standing(activity.standing());
   hello.set_standing_generation(activity.generation());
-  *hello.mutable_emulation() = identity.emulation;
-  hello.mutable_arithmetic()->insert(identity.arithmetic.begin(), identity.arithmetic.end());
   out.Add(std::move(action));
 }
 
@@ -303,10 +297,18 @@ void Member::State::OnTick(const MemberTicked& event, Time now, MemberOutbox& ou
 
 // ---- Profile, plan and state ----
 
-void Member::State::OnJobApplied(const Status& status, MemberOutbox& out) {
+void Member::State::OnJobApplied(const JobApplied& event, MemberOutbox& out) {
+  const Status& status = event.status;
   if (!status.ok()) {
     return out.LeaveAtOnce(status.ToString(),
                            status.code() == StatusCode::kInvalidArgument ? 2 : 1);
+  }
+  if (!event.arithmetic.empty()) {
+    identity.arithmetic = event.arithmetic;
+    identity.device_of_job = false;
+    if (stream.connected()) {
+      SayHello(out);
+    }
   }
   measurements.Begin(out);
 }

@@ -38,6 +38,8 @@ struct FromCoordinator {
 /// with 2 (kInvalidArgument) or 1.
 struct JobApplied {
   Status status;
+  /// What it computes on if the job names its device, and not the processor; else empty.
+  std::map<std::string, std::string> arithmetic = {};
 };
 /// MeasureProfile ended.
 struct ProfileMeasured {
@@ -268,6 +270,7 @@ struct MemberIdentity {
   wire::Emulation emulation = {};   ///< Set on the command line; empty: the job's is used.
   /// What decides the bits that it computes: values by name of the part.
   std::map<std::string, std::string> arithmetic = {};
+  bool device_of_job = false;  ///< As Hello.device_of_job.
 };
 
 struct MemberOptions {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/format/strict_json.h"
+#include "elastic/planning/shared_cards.h"
 #include "elastic/protocol/link_figures.h"
 #include "engine/graph/sharding/tensor_parallel.h"
 
@@ -54,14 +55,13 @@ Status Check(const WorkerMeasurement& measurement) {
   if (!(measurement.speed > 0 && measurement.speed <= kMaxPerSecond) ||
       !(measurement.link_bytes_per_second >= 0 &&
         measurement.link_bytes_per_second <= kMaxPerSecond) ||
-      measurement.threads < 1 ||
+      measurement.threads < 1 || measurement.card_bytes < 0 ||
       !(measurement.profile_measured_at >= 0 && measurement.profile_measured_at <= kMaxPerSecond)) {
     return InvalidArgumentError(
-        "measurement: speed {}, link_bytes_per_second {}, threads {} and profile_measured_at {} "
-        "are "
-        "those of no worker",
+        "measurement: speed {}, link_bytes_per_second {}, threads {}, card_bytes {} and "
+        "profile_measured_at {} are those of no worker",
         measurement.speed, measurement.link_bytes_per_second, measurement.threads,
-        measurement.profile_measured_at);
+        measurement.card_bytes, measurement.profile_measured_at);
   }
   return CheckLink(measurement.link);
 }
@@ -113,7 +113,9 @@ std::string MeasurementToJson(const WorkerMeasurement& measurement) {
       {"profile_measured_at", measurement.profile_measured_at},
       {"speed", measurement.speed},
       {"link_bytes_per_second", measurement.link_bytes_per_second},
-      {"threads", measurement.threads}};
+      {"threads", measurement.threads},
+      {"card", measurement.card},
+      {"card_bytes", measurement.card_bytes}};
   return json.dump();
 }
 
@@ -132,6 +134,8 @@ Result<WorkerMeasurement> MeasurementFromJson(std::string_view json) {
     measurement.speed = parsed.at("speed").get<double>();
     measurement.link_bytes_per_second = parsed.at("link_bytes_per_second").get<double>();
     measurement.threads = parsed.at("threads").get<int64_t>();
+    measurement.card = parsed.value("card", "");
+    measurement.card_bytes = parsed.value("card_bytes", int64_t{0});
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgumentError("measurement: {}", error.what());
   }
@@ -195,11 +199,16 @@ Result<comm::MeasuredLinks> MeasuredLinksFrom(const wire::Links& links, int work
   return measured;
 }
 
+int64_t PlannedBytes(int64_t cap, int64_t scratch) {
+  return cap == 0 ? 0 : std::max<int64_t>(1, cap - scratch);
+}
+
 Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidates,
                                           const comm::MeasuredLinks& measured,
                                           const comm::TransportPreference& preference) {
   planner::ClusterProfile cluster;
   std::vector<comm::LinkEnd> ends;
+  std::vector<CardPart> parts;
   for (const Candidate& candidate : candidates) {
     Result<WorkerMeasurement> measurement = MeasurementFromJson(candidate.profile_json);
     if (!measurement.ok()) {
@@ -207,9 +216,12 @@ Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidat
     }
     measurement->profile.worker = candidate.name;
     ScaleProfile(measurement->profile, candidate.slowdown);
+    parts.push_back(
+        {.host = candidate.host, .card = measurement->card, .bytes = measurement->card_bytes});
     cluster.workers.push_back(std::move(measurement->profile));
     ends.push_back({.link = measurement->link.link, .host = candidate.host});
   }
+  DivideCards(parts, cluster.workers);
   cluster.links = comm::LinksBetween(ends, measured, preference);
   return cluster;
 }

@@ -41,6 +41,8 @@ struct WorkerMeasurement {
   double speed = 1;                  ///< The emulated speed that was in effect.
   double link_bytes_per_second = 0;  ///< The emulated rate of links that was in effect; 0: none.
   int64_t threads = 1;               ///< Threads that the worker computed with.
+  std::string card = {};   ///< Device::card(): workers of one host with the same one share it.
+  int64_t card_bytes = 0;  ///< What the worker may use of the card's memory if it is alone on it.
 };
 
 std::string MeasurementToJson(const WorkerMeasurement& measurement);
@@ -59,7 +61,12 @@ void ScaleProfile(program::WorkerProfile& profile, double slowdown);
 /// are malformed).
 Result<comm::MeasuredLinks> MeasuredLinksFrom(const wire::Links& links, int workers);
 
-/// The cluster of the candidates, in their order. The link of a pair has the measured figures of
+/// The memory that plans count on of a worker that may use `cap` bytes (0: all, and it is unknown),
+/// of which a card's kernels take `scratch` beside values.
+int64_t PlannedBytes(int64_t cap, int64_t scratch);
+
+/// The cluster of the candidates, in their order. Those on one card divide its memory
+/// (shared_cards.h). The link of a pair has the measured figures of
 /// the transport that the pair would choose; if it was not measured, those of the slower of the two
 /// workers' own links. Errors: kInvalidArgument naming the worker whose measurement is malformed.
 Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidates,

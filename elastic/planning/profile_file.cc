@@ -157,7 +157,12 @@ Result<PlanRequest> PlanRequestOf(const ProfileFile& file,
     HEDDLE_RETURN_IF_ERROR(CheckMeasuredAs(found->measurement, *section, job.threads));
     HEDDLE_RETURN_IF_ERROR(CheckModel(*found, work));
     WorkerMeasurement measurement = found->measurement;
-    measurement.profile.memory_bytes = section->emulation.memory_bytes;
+    program::WorkerProfile& profile = measurement.profile;
+    const int64_t given = section->emulation.memory_bytes;
+    const int64_t alone = measurement.card_bytes;
+    profile.memory_bytes = alone == 0 ? given
+                                      : PlannedBytes(given == 0 ? alone : std::min(given, alone),
+                                                     profile.scratch_bytes);
     request.candidates.push_back({.name = name,
                                   .host = found->host,
                                   .profile_json = MeasurementToJson(measurement),

@@ -102,7 +102,9 @@ Job MakeJob(const job::JobConfig& job, const std::string& output_folder) {
   out.output_folder = output_folder;
   out.checkpoint_root = job.checkpoint.RootIn(output_folder);
   out.policy = PolicyOf(job);
+  out.devices[""] = job.device;
   for (const job::WorkerSection& worker : job.workers) {
+    out.devices[worker.name] = worker.device;
     out.emulation[worker.name] = WireEmulation(worker.emulation);
     if (!worker.failure_domain.empty()) {
       out.failure_domains[worker.name] = worker.failure_domain;

@@ -27,8 +27,8 @@
 #include "elastic/service/service.h"
 #include "elastic/store/store.h"
 #include "engine/data/dataset.h"
+#include "engine/job/devices.h"
 #include "engine/job/job.h"
-#include "engine/machine/device_choice.h"
 #include "planner/teams/team_search.h"
 
 namespace heddle::elastic {
@@ -87,15 +87,6 @@ Status CheckFits(const job::JobConfig& job) {
   return planner::SearchSizes(request, job.parallel.sizes()).status();
 }
 
-// Checks that this machine has the workers' devices, so that what is wrong with one is one line.
-Status CheckDevices(const job::JobConfig& job) {
-  for (const job::WorkerSection& worker : job.workers) {
-    HEDDLE_RETURN_IF_ERROR(
-        machine::ChooseDevice(worker.device).status().WithContext("worker {}", worker.name));
-  }
-  return Status::Ok();
-}
-
 // Checks that the folder can hold the run and its coordinator's store.
 Status CheckFolder(const job::JobConfig& job, const std::string& folder) {
   HEDDLE_RETURN_IF_ERROR(CheckUtf8("output folder", folder));
@@ -132,9 +123,14 @@ std::string LastLine(const std::string& path) {
 // Starts the job's workers, and starts lost ones again if the job says so.
 class Workers {
  public:
-  Workers(const LocalRunOptions& options, const job::JobConfig& job, std::string folder)
+  // `devices`: what each computes on, by name.
+  Workers(const LocalRunOptions& options,
+          const job::JobConfig& job,
+          std::map<std::string, std::string> devices,
+          std::string folder)
       : options_(options),
         job_(job),
+        devices_(std::move(devices)),
         folder_(std::move(folder)) {}
 
   Status Start(Service& service) {
@@ -205,13 +201,12 @@ class Workers {
   }
 
  private:
-  // Thread: the main one. The launcher's own thread, which reports exits, does the launching. The
-  // device is named, so that the worker can tell what it computes on when it joins.
+  // Thread: the main one. The launcher's own thread, which reports exits, does the launching.
   Status Launch(Service& service, const std::string& name) {
     LaunchSpec spec{.name = name,
                     .argv = {options_.program, "worker", "--coordinator",
                              ReachableAddress(service.server().address()), "--name", name,
-                             "--device", job::DeviceOf(job_, name)},
+                             "--device", devices_.at(name)},
                     .log_path = LogPath(name),
                     .environment = {}};
     for (const char* variable : RankVariables()) {
@@ -251,6 +246,7 @@ class Workers {
 
   const LocalRunOptions& options_;
   const job::JobConfig& job_;
+  const std::map<std::string, std::string> devices_;
   const std::string folder_;
   std::unique_ptr<Launcher> launcher_;
   Mutex mutex_;
@@ -305,7 +301,9 @@ Result<RunEnd> RunLocally(const LocalRunOptions& options) {
   HEDDLE_ASSIGN_OR_RETURN(const std::string folder, AbsolutePath(OutputOf(options, job)));
   HEDDLE_RETURN_IF_ERROR(CheckFolder(job, folder));
   HEDDLE_RETURN_IF_ERROR(CheckFits(job).WithContext("{}", options.job_path));
-  HEDDLE_RETURN_IF_ERROR(CheckDevices(job).WithContext("{}", options.job_path));
+  // Found before anything begins, so that what is wrong with one is one line and not one a worker.
+  auto devices = job::DevicesHere(job);
+  HEDDLE_RETURN_IF_ERROR(devices.status().WithContext("{}", options.job_path));
   HEDDLE_RETURN_IF_ERROR(CheckAddresses(options, job));
   HEDDLE_RETURN_IF_ERROR(CheckState(job, folder, (*dataset)->fingerprint()));
   HEDDLE_ASSIGN_OR_RETURN(
@@ -320,7 +318,7 @@ Result<RunEnd> RunLocally(const LocalRunOptions& options) {
   EndWatch watch([] { return interrupted.load(); }, kInterruptedEndWithin);
   const EndWatch second([] { return signals.load() > 1; }, EndWatch::kSecondSignal);
   Progress progress(job.steps, options.progress);
-  Workers workers(options, job, folder);
+  Workers workers(options, job, *std::move(devices), folder);
   HEDDLE_ASSIGN_OR_RETURN(std::unique_ptr<StateStore> store,
                           OpenSqliteStore(folder + "/" + kStoreFile));
   HEDDLE_ASSIGN_OR_RETURN(

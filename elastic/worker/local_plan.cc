@@ -10,6 +10,7 @@
 #include "elastic/planning/profile_file.h"
 #include "elastic/worker/measure/local_links.h"
 #include "elastic/worker/measure/measure_worker.h"
+#include "engine/job/devices.h"
 #include "engine/job/job.h"
 #include "engine/program/lowering/lower.h"
 #include "engine/runtime/device/blas.h"
@@ -31,11 +32,12 @@ comm::EndpointConfig EndpointConfigOf(const job::JobConfig& job, const std::stri
 }
 
 Result<MeasuredWorker> MeasureSection(const job::WorkerSection& worker,
+                                      const std::string& device_name,
                                       const job::JobConfig& job,
                                       const program::ProfiledWork& work,
                                       KeptFiles& kept) {
   const auto device = runtime::OpenDevice(
-      worker.device,
+      device_name,
       {.speed = worker.emulation.speed, .memory_cap_bytes = worker.emulation.memory_bytes});
   if (!device.ok()) {
     return device.status().WithContext("worker {}", worker.name);
@@ -61,10 +63,12 @@ Result<ProfileFile> MeasureAll(const job::JobConfig& job, const graph::Graph& gr
   runtime::SetThreads(static_cast<int>(job.threads));
   KeptFiles kept(CacheFolder());
   HEDDLE_ASSIGN_OR_RETURN(const program::ProfiledWork work, WorkToMeasure(job, graph));
+  HEDDLE_ASSIGN_OR_RETURN(const auto devices, job::DevicesHere(job));
   ProfileFile file;
   std::vector<double> rates;
   for (const job::WorkerSection& worker : job.workers) {
-    HEDDLE_ASSIGN_OR_RETURN(MeasuredWorker measured, MeasureSection(worker, job, work, kept));
+    HEDDLE_ASSIGN_OR_RETURN(MeasuredWorker measured,
+                            MeasureSection(worker, devices.at(worker.name), job, work, kept));
     file.workers.push_back(std::move(measured));
     rates.push_back(worker.emulation.link_bytes_per_second);
   }

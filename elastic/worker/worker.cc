@@ -101,6 +101,12 @@ Result<WorkerOptions> Completed(WorkerOptions options) {
   return options;
 }
 
+// As WorkerHostOptions::local_rank.
+int LocalRank() {
+  const std::optional<Launched> launched = FindLauncher();
+  return launched ? launched->local_rank : 0;
+}
+
 // True for errors of the user's input, which would come again at the next start.
 bool IsBadInput(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kNotFound ||
@@ -109,7 +115,7 @@ bool IsBadInput(const Status& status) {
          status.code() == StatusCode::kFailedPrecondition;
 }
 
-// What a worker with this device computes on: the processor, as long as only its job names one.
+// What a worker with this device computes on; the processor's if the job names it.
 Result<runtime::Arithmetic> ArithmeticOf(const std::string& device) {
   if (device.empty()) {
     return runtime::CpuArithmetic();
@@ -260,14 +266,16 @@ int RunWorker(const WorkerOptions& asked) {
       .probe_address = probe.ok() ? (*probe)->address() : "",
       .failure_domain = options.failure_domain,
       .emulation = options.emulated ? WireEmulation(options.emulation) : wire::Emulation(),
-      .arithmetic = *arithmetic};
+      .arithmetic = *arithmetic,
+      .device_of_job = options.device.empty()};
   ExitWorker exit;
   {
     WorkerHost host({.endpoint_options = endpoint_options,
                      .endpoint = endpoint->get(),
                      .probe = probe.ok() ? probe->get() : nullptr,
                      .registry = &registry,
-                     .device = options.device});
+                     .device = options.device,
+                     .local_rank = LocalRank()});
     MemberLoop loop(Member(identity, MemberOptions{}, Now()), host);
     CoordinatorSession session(
         {.coordinator = options.coordinator,

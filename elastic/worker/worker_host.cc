@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "elastic/service/job_policy.h"
 #include "elastic/worker/measure/local_links.h"
+#include "engine/machine/device_choice.h"
 
 namespace heddle::elastic {
 namespace {
@@ -146,45 +147,49 @@ wire::LinksMeasured WorkerHost::Probe(const wire::MeasureLinks& request) {
 }
 
 void WorkerHost::Apply(const ApplyJob& action) {
-  const wire::Welcome& welcome = action.welcome;
-  Result<job::JobConfig> job = job::ParseJob(welcome.job_yaml(), "the coordinator's job");
-  Status status = job.status();
-  if (status.ok()) {
-    options_.endpoint_options.config = {.worker = welcome.name(),
-                                        .job = welcome.job_id(),
-                                        .secret = welcome.secret(),
-                                        .transports = job->comm.transports,
-                                        .tls = job->comm.tls};
-    options_.endpoint->Configure(options_.endpoint_options.config)
-        .IgnoreError("the job's reader has checked the names");
-    if (options_.probe != nullptr) {
-      options_.probe->SetJob(options_.endpoint_options.config);
-    }
-    ConfigureLog(LogLevel::kInfo, welcome.name());
-    const JobPolicy policy = PolicyOf(*job);
-    const std::string device =
-        options_.device.empty() ? job::DeviceOf(*job, welcome.name()) : options_.device;
-    Result<std::unique_ptr<Trainer>> trainer =
-        Trainer::Create({.worker = welcome.name(),
-                         .job = *std::move(job),
-                         .policy = policy,
-                         .output_folder = welcome.output_folder(),
-                         .emulation = EmulationOf(welcome.emulation()),
-                         .endpoint_options = options_.endpoint_options,
-                         .endpoint = options_.endpoint,
-                         .registry = options_.registry,
-                         .post = [this](MemberEvent event) { Post(std::move(event)); },
-                         .open_device =
-                             [device](const runtime::DeviceOptions& options) {
-                               return runtime::OpenDevice(device, options);
-                             }});
-    status = trainer.status();
-    if (trainer.ok()) {
-      owned_trainer_ = *std::move(trainer);
-      trainer_.store(owned_trainer_.get());
-    }
+  Result<runtime::Arithmetic> told = BeginJob(action.welcome);
+  Post(JobApplied{.status = told.status(),
+                  .arithmetic = told.ok() ? *std::move(told) : runtime::Arithmetic()});
+}
+
+Result<runtime::Arithmetic> WorkerHost::BeginJob(const wire::Welcome& welcome) {
+  HEDDLE_ASSIGN_OR_RETURN(job::JobConfig job,
+                          job::ParseJob(welcome.job_yaml(), "the coordinator's job"));
+  const std::string asked =
+      options_.device.empty() ? job::DeviceOf(job, welcome.name()) : options_.device;
+  HEDDLE_ASSIGN_OR_RETURN(const machine::DeviceName chosen,
+                          machine::ChooseDevice(asked, options_.local_rank));
+  options_.endpoint_options.config = {.worker = welcome.name(),
+                                      .job = welcome.job_id(),
+                                      .secret = welcome.secret(),
+                                      .transports = job.comm.transports,
+                                      .tls = job.comm.tls};
+  options_.endpoint->Configure(options_.endpoint_options.config)
+      .IgnoreError("the job's reader has checked the names");
+  if (options_.probe != nullptr) {
+    options_.probe->SetJob(options_.endpoint_options.config);
   }
-  Post(JobApplied{.status = status});
+  ConfigureLog(LogLevel::kInfo, welcome.name());
+  const JobPolicy policy = PolicyOf(job);
+  HEDDLE_ASSIGN_OR_RETURN(
+      owned_trainer_,
+      Trainer::Create(
+          {.worker = welcome.name(),
+           .job = std::move(job),
+           .policy = policy,
+           .output_folder = welcome.output_folder(),
+           .emulation = EmulationOf(welcome.emulation()),
+           .endpoint_options = options_.endpoint_options,
+           .endpoint = options_.endpoint,
+           .registry = options_.registry,
+           .post = [this](MemberEvent event) { Post(std::move(event)); },
+           .open_device =
+               [name = machine::DeviceNameText(chosen)](const runtime::DeviceOptions& options) {
+                 return runtime::OpenDevice(name, options);
+               }}));
+  trainer_.store(owned_trainer_.get());
+  const bool told = !options_.device.empty() || asked == machine::DeviceNameText({});
+  return told ? runtime::Arithmetic() : owned_trainer_->arithmetic();
 }
 
 void WorkerHost::Lower(const LowerPlan& action) {

@@ -24,6 +24,8 @@ struct WorkerHostOptions {
   PairProbe* probe = nullptr;  ///< Null: links are not measured.
   metrics::Registry* registry = nullptr;
   std::string device;  ///< Name of the device to compute on; empty: the job names it.
+  /// How many workers of its launcher on this machine come before it (Launched::local_rank).
+  int local_rank = 0;
 };
 
 /// A worker's MemberHost. Thread: as MemberHost; WaitForExit and TakeStay from any.
@@ -46,6 +48,8 @@ class WorkerHost : public MemberHost {
 
  private:
   void Apply(const ApplyJob& action);
+  /// Reads the job and makes the trainer. Returns JobApplied::arithmetic.
+  Result<runtime::Arithmetic> BeginJob(const wire::Welcome& welcome);
   wire::LinksMeasured Probe(const wire::MeasureLinks& request);
   void Lower(const LowerPlan& action);
   void Train(const RunSteps& action);

@@ -1,122 +1,150 @@
 #include "engine/machine/cards.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <cstring>
+#include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string_view>
-#include <utility>
 
-#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/system/file.h"
+#include "engine/machine/ask_program.h"
 
 namespace heddle::machine {
 namespace {
 
-/// The part of NVML that is used, with the types of its header nvml.h.
-class Nvml {
- public:
-  explicit Nvml(const std::string& path) : library_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    Bind("nvmlInit_v2", init_);
-    Bind("nvmlShutdown", shutdown_);
-    Bind("nvmlErrorString", error_);
-    Bind("nvmlSystemGetDriverVersion", driver_);
-    Bind("nvmlDeviceGetCount_v2", count_);
-    Bind("nvmlDeviceGetHandleByIndex_v2", handle_);
-    Bind("nvmlDeviceGetName", name_);
-    Bind("nvmlDeviceGetMemoryInfo", memory_);
-    Bind("nvmlDeviceGetPciInfo_v3", pci_);
+// How long NVML may take. Without the daemon that keeps cards awake it takes seconds a card.
+constexpr int kSeconds = 30;
+constexpr int kMostSeconds = 3600;
+
+Duration LimitOf(const CardSources& sources) {
+  if (sources.limit != Duration::zero()) {
+    return sources.limit;
   }
-  ~Nvml() {
-    if (library_ != nullptr) {
-      ::dlclose(library_);
+  constexpr const char* kVariable = "HEDDLE_NVML_TIMEOUT";
+  const char* const given = std::getenv(kVariable);  // NOLINT(concurrency-mt-unsafe): as it began
+  if (given == nullptr) {
+    return std::chrono::seconds(kSeconds);
+  }
+  const std::string_view text(given);
+  int seconds = 0;
+  const auto parsed = std::from_chars(text.begin(), text.end(), seconds);
+  if (parsed.ec != std::errc() || parsed.ptr != text.end() || seconds < 1 ||
+      seconds > kMostSeconds) {
+    LogWarning("{}: expected 1 to {} seconds, got '{}': {} are taken", kVariable, kMostSeconds,
+               text, kSeconds);
+    seconds = kSeconds;
+  }
+  return std::chrono::seconds(seconds);
+}
+
+// The program that asks NVML: beside this one, or, for programs elsewhere, where it was built.
+std::string AskingProgram() {
+  std::error_code unknown;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  const std::string beside = (self.parent_path() / "heddle-cards").string();
+  return FileExists(beside) ? beside : HEDDLE_CARDS_PROGRAM;
+}
+
+int64_t NumberIn(std::string_view text) {
+  int64_t number = 0;
+  std::from_chars(text.begin(), text.end(), number);
+  return number;
+}
+
+std::vector<std::string> WordsOf(std::string_view line) {
+  std::vector<std::string> words(1);
+  for (const char c : line) {
+    if (c == '\t') {
+      words.emplace_back();
+    } else {
+      words.back() += c;
     }
   }
-  Nvml(const Nvml&) = delete;
-  Nvml& operator=(const Nvml&) = delete;
+  return words;
+}
 
-  bool loaded() const { return complete_; }
-
-  Cards Read() const {
-    Cards cards;
-    if (const int code = init_(); code != kSuccess) {
-      cards.fault = error_(code);
-      return cards;
-    }
-    Text version{};
-    if (driver_(version.data(), static_cast<unsigned int>(version.size())) == kSuccess) {
-      cards.driver = version.data();
-    }
-    unsigned int count = 0;
-    if (const int code = count_(&count); code != kSuccess) {
-      cards.fault = error_(code);
-    }
-    for (unsigned int i = 0; i < count; ++i) {
-      cards.list.push_back(ReadCard(i));
-    }
-    shutdown_();
-    return cards;
-  }
-
- private:
-  static constexpr int kSuccess = 0;
-  static constexpr int kNotSupported = 3;  ///< Of memory that a card shares with the processor.
-  using Handle = void*;
-  using Text = std::array<char, 96>;  ///< As long as NVML asks for at most.
-  struct Memory {
-    unsigned long long total, free, used;  // NOLINT(google-runtime-int): as NVML has it
-  };
-
-  struct Pci {
-    std::array<char, 16> legacy_id;
-    unsigned int domain, bus, device, device_id, subsystem_id;
-    std::array<char, 32> id;
-  };
-
-  template <typename Function>
-  void Bind(const char* name, Function& function) {
-    function = library_ == nullptr ? nullptr : reinterpret_cast<Function>(::dlsym(library_, name));
-    complete_ = complete_ && function != nullptr;
-  }
-
-  Card ReadCard(unsigned int index) const {
-    Card card;
-    Handle handle = nullptr;
-    Text name{};
-    Memory memory{};
-    int code = handle_(index, &handle);
-    if (code == kSuccess) {
-      code = name_(handle, name.data(), static_cast<unsigned int>(name.size()));
-      card.name = name.data();
-    }
-    if (code == kSuccess) {
-      code = memory_(handle, &memory);
-      card.memory_bytes = static_cast<int64_t>(memory.total);
-      card.free_bytes = static_cast<int64_t>(memory.free);
-    }
-    if (code != kSuccess && code != kNotSupported) {
-      card.fault = error_(code);
-    }
-    if (Pci pci{}; handle != nullptr && pci_(handle, &pci) == kSuccess) {
-      card.bus_id.assign(pci.id.data(), ::strnlen(pci.id.data(), pci.id.size()));
-    }
-    return card;
-  }
-
-  void* library_;
-  bool complete_ = true;
-  int (*init_)() = nullptr;
-  int (*shutdown_)() = nullptr;
-  const char* (*error_)(int) = nullptr;
-  int (*driver_)(char*, unsigned int) = nullptr;
-  int (*count_)(unsigned int*) = nullptr;
-  int (*handle_)(unsigned int, Handle*) = nullptr;
-  int (*name_)(Handle, char*, unsigned int) = nullptr;
-  int (*memory_)(Handle, Memory*) = nullptr;
-  int (*pci_)(Handle, Pci*) = nullptr;
+// What NVML told.
+struct Told {
+  bool none = false;  ///< There is no NVML.
+  bool whole = false;
+  std::optional<size_t> count;
+  Cards cards;
 };
+
+Told ReadTold(const std::string& text) {
+  Told told;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> words = WordsOf(line);
+    if (words[0] == "none") {
+      told.none = true;
+    } else if (words[0] == "fault" && words.size() == 2) {
+      told.cards.fault = words[1];
+    } else if (words[0] == "driver" && words.size() == 2) {
+      told.cards.driver = words[1];
+    } else if (words[0] == "count" && words.size() == 2) {
+      told.count = static_cast<size_t>(NumberIn(words[1]));
+    } else if (words[0] == "card" && words.size() == 7) {
+      told.cards.list.push_back({.name = words[1],
+                                 .memory_bytes = NumberIn(words[2]),
+                                 .free_bytes = NumberIn(words[3]),
+                                 .fault = words[6],
+                                 .bus_id = words[4],
+                                 .uuid = words[5]});
+    } else if (words[0] == "part" && words.size() == 5 && !told.cards.list.empty()) {
+      told.cards.list.back().slices.push_back({.name = words[1],
+                                               .memory_bytes = NumberIn(words[2]),
+                                               .free_bytes = NumberIn(words[3]),
+                                               .uuid = words[4]});
+    }
+    told.whole = told.whole || words[0] == "end" || told.none || !told.cards.fault.empty();
+  }
+  return told;
+}
+
+// Notes that NVML told no more, and why: at the card that it was asked for, or for all.
+void NoteUntold(const std::string& why, Told& told) {
+  std::vector<Card>& list = told.cards.list;
+  if (!told.count || list.size() >= *told.count) {
+    told.cards.fault = why;
+    return;
+  }
+  const size_t at = list.size();
+  list.resize(*told.count);
+  for (size_t i = at; i < list.size(); ++i) {
+    list[i].fault = i == at ? "it does not answer: " + why
+                            : fmt::format("it was not asked, for cuda:{} does not answer", at);
+  }
+}
+
+Told AskNvml(const CardSources& sources) {
+  const Duration limit = LimitOf(sources);
+  const Result<ProgramAnswer> answer = AskProgram({AskingProgram(), sources.nvml}, limit);
+  Told told;
+  if (!answer.ok()) {
+    told.cards.fault = fmt::format("heddle-cards, which asks it and belongs beside heddle: {}",
+                                   answer.status().message());
+    return told;
+  }
+  told = ReadTold(answer->output);
+  if (!told.whole) {
+    NoteUntold(
+        answer->timed_out
+            ? fmt::format("nothing came from {} within {} s; see whether `nvidia-smi` "
+                          "answers, and the kernel's log (dmesg)",
+                          sources.nvml, Seconds(limit))
+            : fmt::format("{} ended the program that asked it ({})", sources.nvml, answer->end),
+        told);
+  }
+  return told;
+}
 
 // The version in "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul …".
 std::string DriverVersion(const std::string& path) {
@@ -164,13 +192,12 @@ void ReadKernelModule(const std::string& folder, Cards& cards) {
 }  // namespace
 
 Cards FindCards(const CardSources& sources) {
-  const Nvml nvml(sources.nvml);
-  Cards cards = nvml.loaded() ? nvml.Read() : Cards();
-  if (!nvml.loaded() || !cards.fault.empty()) {
-    cards.list.clear();
-    ReadKernelModule(sources.proc, cards);
+  Told told = AskNvml(sources);
+  if (told.none || !told.cards.fault.empty()) {
+    told.cards.list.clear();
+    ReadKernelModule(sources.proc, told.cards);
   }
-  return cards;
+  return told.cards;
 }
 
 }  // namespace heddle::machine

@@ -1,13 +1,23 @@
 /// \file
-/// The NVIDIA cards of this machine. They are asked of NVML, the driver's own library, which is
-/// loaded where it is there: no program of Heddle is linked with it.
+/// The NVIDIA cards of this machine. They are asked of NVML, the driver's own library, by a program
+/// of its own (main/main.cc), because the driver's calls may hang: nothing else loads it.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
+
 namespace heddle::machine {
+
+/// A part of a card that is divided (MIG), with memory of its own.
+struct CardSlice {
+  std::string name;  ///< The card's model and the part's profile, "… MIG 3g.40gb".
+  int64_t memory_bytes = 0;
+  int64_t free_bytes = 0;
+  std::string uuid;  ///< "MIG-…", as CUDA_VISIBLE_DEVICES takes it.
+};
 
 /// One card.
 struct Card {
@@ -16,6 +26,8 @@ struct Card {
   int64_t free_bytes = 0;    ///< The part of memory_bytes that no process uses.
   std::string fault;         ///< Why the driver cannot use the card; empty: it can.
   std::string bus_id = {};   ///< Its place on the bus, "0000:65:00.0"; empty: unknown.
+  std::string uuid = {};     ///< "GPU-…", by which no other card is called; empty: unknown.
+  std::vector<CardSlice> slices = {};  ///< Its parts; none: it is whole.
 };
 
 /// The cards, and their driver.
@@ -29,11 +41,13 @@ struct Cards {
 struct CardSources {
   std::string nvml = "libnvidia-ml.so.1";    ///< A library, found as dlopen finds it.
   std::string proc = "/proc/driver/nvidia";  ///< What the driver's kernel module tells.
+  Duration limit = {};  ///< How long NVML may take; zero: HEDDLE_NVML_TIMEOUT seconds, or 30.
 };
 
 /// Returns the cards of NVML, or, where it cannot be loaded or does not answer, those that the
-/// kernel module names, without their memory. Takes as long as the driver takes to answer, up to a
-/// second on an idle machine. Thread: any.
+/// kernel module names, without their memory. A card at which NVML hangs has that as its fault.
+/// Takes as long as the driver takes to answer, up to a second on an idle machine, and about
+/// `limit` at most. Thread: any.
 Cards FindCards(const CardSources& sources = {});
 
 }  // namespace heddle::machine

@@ -1,8 +1,13 @@
 #include "engine/machine/device_choice.h"
 
+#include <algorithm>
 #include <charconv>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "base/log.h"
 
 namespace heddle::machine {
 namespace {
@@ -20,6 +25,10 @@ bool IsTooOld(const std::string& driver) {
   return std::from_chars(driver.data(), end, major).ec == std::errc() && major < kLeastDriver;
 }
 
+DeviceName CardNumber(int index) {
+  return {.kind = DeviceName::Kind::kCuda, .index = index};
+}
+
 std::string OutOf(const Cards& cards) {
   const size_t count = cards.list.size();
   if (count == 0) {
@@ -31,12 +40,6 @@ std::string OutOf(const Cards& cards) {
 }
 
 }  // namespace
-
-#ifdef HEDDLE_WITH_CUDA
-const Support kThisBuild{.cuda = true};
-#else
-const Support kThisBuild{.cuda = false};
-#endif
 
 std::string WhyNotCard(const Cards& cards, int index, const Support& build) {
   if (!cards.fault.empty()) {
@@ -62,34 +65,71 @@ std::string WhyNotCard(const Cards& cards, int index, const Support& build) {
   return build.cuda ? "" : "this build of heddle-engine has no CUDA";
 }
 
-Result<DeviceName> ChooseDevice(const DeviceName& asked, const Cards& cards, const Support& build) {
+std::vector<DeviceName> SpreadDevices(const std::vector<DeviceName>& asked,
+                                      const Cards& cards,
+                                      const Support& build) {
   using Kind = DeviceName::Kind;
-  if (asked.kind == Kind::kCuda) {
-    const std::string reason = WhyNotCard(cards, asked.index, build);
-    if (!reason.empty()) {
-      return InvalidArgumentError(
-          "device '{}': {}; give cpu or auto, and see `heddle devices` for what can be used",
-          DeviceNameText(asked), reason);
-    }
-  }
-  if (asked.kind != Kind::kAuto) {
-    return asked;
-  }
+  std::map<int, int> workers;  // By card that can be used.
   for (int i = 0; i < static_cast<int>(cards.list.size()); ++i) {
     if (WhyNotCard(cards, i, build).empty()) {
-      return DeviceName{.kind = Kind::kCuda, .index = i};
+      workers[i] = static_cast<int>(std::ranges::count(asked, CardNumber(i)));
     }
   }
-  return DeviceName{.kind = Kind::kCpu};
+  std::vector<DeviceName> chosen = asked;
+  for (DeviceName& device : chosen) {
+    if (device.kind == Kind::kCpu || (device.kind == Kind::kCuda && device.index >= 0)) {
+      continue;
+    }
+    const auto least = std::ranges::min_element(workers, {}, &std::pair<const int, int>::second);
+    if (least == workers.end()) {
+      device = DeviceName{.kind = Kind::kCpu};
+      continue;
+    }
+    device = CardNumber(least->first);
+    ++least->second;
+  }
+  return chosen;
 }
 
-Result<DeviceName> ChooseDevice(std::string_view name) {
-  Result<DeviceName> asked = ParseDeviceName(name);
+Result<DeviceName> ChooseDevice(const DeviceName& asked,
+                                const Cards& cards,
+                                const Support& build,
+                                int others) {
+  using Kind = DeviceName::Kind;
+  const std::vector<DeviceName> alike(static_cast<size_t>(others) + 1, asked);
+  const DeviceName chosen = SpreadDevices(alike, cards, build).back();
+  const std::string reason =
+      asked.kind != Kind::kCuda ? ""
+      : chosen.kind == Kind::kCuda
+          ? WhyNotCard(cards, chosen.index, build)
+          : (cards.list.size() > 1 ? "no card can be used, cuda:0 because " : "") +
+                WhyNotCard(cards, 0, build);
+  if (!reason.empty()) {
+    return InvalidArgumentError(
+        "device '{}': {}; give cpu or auto, and see `heddle devices` for what can be used",
+        DeviceNameText(asked), reason);
+  }
+  return chosen;
+}
+
+Cards FindCardsFor(const std::vector<DeviceName>& asked) {
+  using Kind = DeviceName::Kind;
+  if (std::ranges::count(asked, Kind::kCpu, &DeviceName::kind) == std::ssize(asked)) {
+    return {};
+  }
+  Cards cards = FindCards();
+  if (!cards.fault.empty() && std::ranges::count(asked, Kind::kAuto, &DeviceName::kind) > 0) {
+    LogWarning("device 'auto' is the processor: {}", WhyNotCard(cards, 0, kThisBuild));
+  }
+  return cards;
+}
+
+Result<DeviceName> ChooseDevice(std::string_view name, int others) {
+  const Result<DeviceName> asked = ParseDeviceName(name);
   if (!asked.ok()) {
     return asked.status().WithContext("device");
   }
-  const bool is_cpu = asked->kind == DeviceName::Kind::kCpu;
-  return ChooseDevice(*asked, is_cpu ? Cards() : FindCards(), kThisBuild);
+  return ChooseDevice(*asked, FindCardsFor({*asked}), kThisBuild, others);
 }
 
 }  // namespace heddle::machine

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "engine/machine/cards.h"
@@ -27,12 +28,27 @@ inline constexpr int64_t kLeastFreeBytes = int64_t{1} << 30;
 /// Returns why a worker cannot compute on the card number `index`; empty if it can.
 std::string WhyNotCard(const Cards& cards, int index, const Support& build);
 
-/// Returns the device that `asked` means on a machine with these cards, which is never kAuto.
-/// Errors: kInvalidArgument (the card that it names cannot be used), with the reason.
-Result<DeviceName> ChooseDevice(const DeviceName& asked, const Cards& cards, const Support& build);
+/// Returns the devices that workers of one machine compute on, by what each of them asks for, which
+/// ChooseDevice accepts. Workers that leave the card open are spread: each gets the card that can be
+/// used and that the fewest have, the first among equals, after all that name a card.
+std::vector<DeviceName> SpreadDevices(const std::vector<DeviceName>& asked,
+                                      const Cards& cards,
+                                      const Support& build);
 
-/// The same for a name, on this machine, by this build. Cards are looked for only if the name may
-/// mean one. Errors: also those of ParseDeviceName. Thread: any.
-Result<DeviceName> ChooseDevice(std::string_view name);
+/// Returns the device that `asked` means on a machine with these cards: the processor or one card by
+/// its number. `others`: how many workers of this machine ask for the same before this one. Errors:
+/// kInvalidArgument (no card that it names can be used), with the reason.
+Result<DeviceName> ChooseDevice(const DeviceName& asked,
+                                const Cards& cards,
+                                const Support& build,
+                                int others = 0);
+
+/// Returns this machine's cards if one of the names may mean a card, else none. If `auto` will mean
+/// the processor because the cards' driver does not answer, a warning says so. Thread: any.
+Cards FindCardsFor(const std::vector<DeviceName>& asked);
+
+/// ChooseDevice for a name, on this machine, by this build. Errors: also those of ParseDeviceName.
+/// Thread: any.
+Result<DeviceName> ChooseDevice(std::string_view name, int others = 0);
 
 }  // namespace heddle::machine

@@ -14,7 +14,7 @@ Result<DeviceName> ParseDeviceName(std::string_view text) {
     return DeviceName{.kind = Kind::kAuto};
   }
   if (text == "cuda") {
-    return DeviceName{.kind = Kind::kCuda};
+    return DeviceName{.kind = Kind::kCuda, .index = DeviceName::kAnyCard};
   }
   if (text.starts_with(kNumbered)) {
     int index = -1;
@@ -32,7 +32,7 @@ std::string DeviceNameText(const DeviceName& name) {
     case DeviceName::Kind::kCpu:
       return "cpu";
     case DeviceName::Kind::kCuda:
-      return "cuda:" + std::to_string(name.index);
+      return name.index == DeviceName::kAnyCard ? "cuda" : "cuda:" + std::to_string(name.index);
     case DeviceName::Kind::kAuto:
       break;
   }

@@ -195,7 +195,7 @@ def problems_of(root):
         ("events.md", "event", set(logged)),
         ("metrics.md", "name", literals(root, PRODUCT, r"heddle_\w+")),
         ("environment.md", "variable",
-         literals(root, PRODUCT, r"(?:HEDDLE|AWS|OMPI|SLURM|PMIX?|XDG)_[A-Z0-9_]+|TMPDIR|HOME")),
+         literals(root, PRODUCT, r"(?:HEDDLE|AWS|MPI|OMPI|SLURM|PMIX?|XDG)_[A-Z0-9_]+|TMPDIR|HOME")),
         ("status.md", "field", status_fields(root)),
         ("plan-file.md", "key", plan_keys(root)),
         ("operators.md", "operator", operators(root)),

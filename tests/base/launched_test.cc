@@ -16,22 +16,28 @@ std::optional<Launched> In(const std::map<std::string, std::string>& environment
 }
 
 TEST(LaunchedTest, EachLauncherSaysItInItsOwnWords) {
-  const auto mpirun = In({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
+  const auto mpirun = In({{"OMPI_COMM_WORLD_RANK", "3"},
+                          {"OMPI_COMM_WORLD_SIZE", "4"},
+                          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
   ASSERT_TRUE(mpirun);
   EXPECT_EQ(mpirun->launcher, "mpirun");
   EXPECT_EQ(mpirun->rank, 3);
   EXPECT_EQ(mpirun->size, 4);
+  EXPECT_EQ(mpirun->local_rank, 1);
 
-  const auto srun = In({{"SLURM_PROCID", "7"}, {"SLURM_STEP_NUM_TASKS", "8"}});
+  const auto srun =
+      In({{"SLURM_PROCID", "7"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_LOCALID", "3"}});
   ASSERT_TRUE(srun);
   EXPECT_EQ(srun->launcher, "srun");
   EXPECT_EQ(srun->rank, 7);
   EXPECT_EQ(srun->size, 8);
+  EXPECT_EQ(srun->local_rank, 3);
 
   const auto pmix = In({{"PMIX_RANK", "2"}});
   ASSERT_TRUE(pmix);
   EXPECT_EQ(pmix->rank, 2);
   EXPECT_EQ(pmix->size, 0);
+  EXPECT_EQ(pmix->local_rank, 0);
 }
 
 TEST(LaunchedTest, TheInnermostLauncherCounts) {

@@ -1,19 +1,23 @@
 // Cards as a library in the place of NVML (tests/support/nvml) and the kernel module tell of them.
 #include "engine/machine/cards.h"
 
+#include <cerrno>
 #include <cstdlib>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include "base/system/file.h"
 
 namespace heddle::machine {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 void Set(const char* name, const char* value) {
   ::setenv(name, value, 1);  // NOLINT(concurrency-mt-unsafe): the test has one thread.
@@ -23,11 +27,14 @@ class CardsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     Set("FAKE_NVML_INIT", "0");
+    Set("FAKE_NVML_HANG", "");
     Set("FAKE_NVML_DRIVER", "580.65.06");
     Set("FAKE_NVML_CARDS", "");
   }
 
-  CardSources Nvml() const { return {.nvml = HEDDLE_FAKE_NVML, .proc = folder_.path()}; }
+  CardSources Nvml(Duration limit = {}) const {
+    return {.nvml = HEDDLE_FAKE_NVML, .proc = folder_.path(), .limit = limit};
+  }
   CardSources KernelModule() const { return {.nvml = "libnone.so", .proc = folder_.path()}; }
 
   void Write(const std::string& path, const std::string& text) {
@@ -57,12 +64,30 @@ TEST_F(CardsTest, NvmlTellsOfEachCard) {
   EXPECT_EQ(cards.list[0].free_bytes, int64_t{81000} << 20);
   EXPECT_EQ(cards.list[0].fault, "");
   EXPECT_EQ(cards.list[0].bus_id, "00000000:01:00.0");
+  EXPECT_EQ(cards.list[0].uuid, "GPU-1");
   EXPECT_EQ(cards.list[1].name, "NVIDIA GB10");
   EXPECT_EQ(cards.list[1].memory_bytes, 0);
   EXPECT_EQ(cards.list[1].fault, "");
   EXPECT_EQ(cards.list[2].fault, "GPU is lost");
   EXPECT_EQ(cards.list[3].free_bytes, int64_t{12} << 20) << "a lost card hides no other";
   EXPECT_EQ(cards.list[3].bus_id, "00000000:04:00.0");
+}
+
+TEST_F(CardsTest, ThePartsOfACardAreToldApart) {
+  Set("FAKE_NVML_CARDS",
+      "NVIDIA L4,23034,22500;"
+      "NVIDIA H100,81559,81000|NVIDIA H100 MIG 3g.40gb,40448,40000|NVIDIA H100 MIG "
+      "1g.10gb,9984,12");
+  const Cards cards = FindCards(Nvml());
+  ASSERT_THAT(cards.list, SizeIs(2));
+  EXPECT_THAT(cards.list[0].slices, IsEmpty());
+  ASSERT_THAT(cards.list[1].slices, SizeIs(2));
+  EXPECT_EQ(cards.list[1].uuid, "GPU-2");
+  EXPECT_EQ(cards.list[1].slices[0].name, "NVIDIA H100 MIG 3g.40gb");
+  EXPECT_EQ(cards.list[1].slices[0].memory_bytes, int64_t{40448} << 20);
+  EXPECT_EQ(cards.list[1].slices[1].free_bytes, int64_t{12} << 20);
+  EXPECT_EQ(cards.list[1].slices[0].uuid, "MIG-102");
+  EXPECT_EQ(cards.list[1].slices[1].uuid, "MIG-202");
 }
 
 TEST_F(CardsTest, ALibraryThatIsNotNvmlIsNone) {
@@ -95,6 +120,45 @@ TEST_F(CardsTest, ADriverThatDoesNotAnswerIsAFaultOfAll) {
   EXPECT_EQ(cards.driver, "580.65.06");
   ASSERT_THAT(cards.list, SizeIs(1));
   EXPECT_EQ(cards.list[0].name, "NVIDIA L4");
+}
+
+// The limit is short, because all of it passes.
+constexpr Duration kShort = std::chrono::milliseconds(300);
+
+TEST_F(CardsTest, ADriverThatHangsIsAFaultOfAll) {
+  Write("version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release\n");
+  Set("FAKE_NVML_CARDS", "NVIDIA L4,23034,22500");
+  for (const char* const call : {"load", "init"}) {
+    Set("FAKE_NVML_HANG", call);
+    const Cards cards = FindCards(Nvml(kShort));
+    EXPECT_THAT(cards.fault, HasSubstr("libnvidia-ml.so.1 within 0.3 s; see whether")) << call;
+    EXPECT_EQ(cards.driver, "580.65.06") << "the kernel module's";
+    EXPECT_THAT(cards.list, IsEmpty()) << call;
+  }
+}
+
+TEST_F(CardsTest, ACardAtWhichTheDriverHangsHidesNoneBeforeIt) {
+  Set("FAKE_NVML_CARDS", "NVIDIA L4,23034,22500;NVIDIA L4,23034,22500;NVIDIA L4,23034,22500");
+  Set("FAKE_NVML_HANG", "1");
+  const Cards cards = FindCards(Nvml(std::chrono::seconds(4)));
+  EXPECT_EQ(cards.fault, "");
+  ASSERT_THAT(cards.list, SizeIs(3));
+  EXPECT_EQ(cards.list[0].fault, "");
+  EXPECT_EQ(cards.list[0].memory_bytes, int64_t{23034} << 20);
+  EXPECT_THAT(cards.list[1].fault, StartsWith("it does not answer: nothing came from "));
+  EXPECT_THAT(cards.list[2].fault, StartsWith("it was not asked"));
+}
+
+TEST_F(CardsTest, ADriverThatEndsItsProcessIsAFault) {
+  Set("FAKE_NVML_INIT", "crash");
+  EXPECT_THAT(FindCards(Nvml()).fault, HasSubstr("ended the program that asked it (signal 6)"));
+}
+
+TEST_F(CardsTest, NoProcessIsLeftBehind) {
+  Set("FAKE_NVML_HANG", "init");
+  FindCards(Nvml(kShort));
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "no child, alive or ended";
+  EXPECT_EQ(errno, ECHILD);
 }
 
 }  // namespace

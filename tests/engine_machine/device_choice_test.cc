@@ -12,13 +12,17 @@ namespace heddle::machine {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 using Kind = DeviceName::Kind;
 
 constexpr Support kCuda{.cuda = true};
 constexpr DeviceName kAuto{.kind = Kind::kAuto};
+constexpr DeviceName kCard{.kind = Kind::kCuda, .index = DeviceName::kAnyCard};
 
 DeviceName CardNumber(int index) {
   return {.kind = Kind::kCuda, .index = index};
@@ -45,12 +49,12 @@ std::string Refusal(int index, const Cards& cards, const Support& build = kCuda)
 }
 
 TEST(DeviceNameTest, WordsAndTextsAreTheSame) {
-  for (const char* const text : {"cpu", "auto", "cuda:0", "cuda:15"}) {
+  for (const char* const text : {"cpu", "auto", "cuda", "cuda:0", "cuda:15"}) {
     const Result<DeviceName> name = ParseDeviceName(text);
     ASSERT_TRUE(name.ok()) << text;
     EXPECT_EQ(DeviceNameText(*name), text);
   }
-  EXPECT_EQ(*ParseDeviceName("cuda"), CardNumber(0));
+  EXPECT_EQ(*ParseDeviceName("cuda:3"), CardNumber(3));
   for (const char* const text : {"", "gpu", "CPU", "cpu ", "cuda:", "cuda:x", "cuda1", "cuda:-1",
                                  "cuda:+1", "cuda:1x", "cuda:99999999999", "cuda: 1"}) {
     const Status status = ParseDeviceName(text).status();
@@ -116,6 +120,37 @@ TEST(DeviceChoiceTest, AutoPassesOverWhatCannotBeUsed) {
   cards.fault = "Driver/library version mismatch";
   EXPECT_EQ(*ChooseDevice(kAuto, cards, kCuda), DeviceName{});
   EXPECT_EQ(*ChooseDevice(kAuto, Cards(), kCuda), DeviceName{});
+}
+
+TEST(DeviceChoiceTest, WorkersThatLeaveTheCardOpenAreSpread) {
+  const Cards cards = With({Free(20'000), Free(12), Free(20'000)});
+  const auto spread = [&](const std::vector<DeviceName>& asked) {
+    std::vector<std::string> names;
+    for (const DeviceName& device : SpreadDevices(asked, cards, kCuda)) {
+      names.push_back(DeviceNameText(device));
+    }
+    return names;
+  };
+  EXPECT_THAT(spread({kAuto, kCard, kAuto, kCard, kAuto}),
+              ElementsAre("cuda:0", "cuda:2", "cuda:0", "cuda:2", "cuda:0"));
+  EXPECT_THAT(spread({kCard, CardNumber(0), DeviceName{}, kCard}),
+              ElementsAre("cuda:2", "cuda:0", "cpu", "cuda:0"))
+      << "those that name a card come first";
+  EXPECT_THAT(spread({CardNumber(0), CardNumber(0), kAuto, kAuto, kAuto}),
+              ElementsAre("cuda:0", "cuda:0", "cuda:2", "cuda:2", "cuda:0"));
+  EXPECT_EQ(*ChooseDevice(kCard, cards, kCuda, 1), CardNumber(2)) << "the second of a launcher";
+  EXPECT_EQ(*ChooseDevice(kAuto, cards, kCuda, 2), CardNumber(0));
+  EXPECT_THAT(SpreadDevices({kAuto, kAuto}, Cards(), kCuda), Each(DeviceName{}));
+}
+
+TEST(DeviceChoiceTest, AnyCardIsRefusedWhereNoneCanBeUsed) {
+  const auto why = [](const Cards& cards) {
+    return ChooseDevice(kCard, cards, kCuda).status().message();
+  };
+  EXPECT_THAT(why(Cards()), StartsWith("device 'cuda': this machine has no NVIDIA card"));
+  EXPECT_THAT(why(With({Free(12)})), StartsWith("device 'cuda': 0.0 GiB of its 24.0 GiB"));
+  EXPECT_THAT(why(With({Free(12), Free(12)})),
+              StartsWith("device 'cuda': no card can be used, cuda:0 because 0.0 GiB of its"));
 }
 
 TEST(DeviceChoiceTest, OnThisMachineTheProcessorIsAlwaysThere) {

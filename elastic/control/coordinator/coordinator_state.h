@@ -67,6 +67,7 @@ class Coordinator::State {
   void On(const Ticked& event, Time now, Outbox& out);
 
   void OnHello(ConnectionId connection, const wire::Hello& hello, Time now, Outbox& out);
+  void OnReturn(ConnectionId connection, const wire::Hello& hello, Time now, Outbox& out);
   void OnMessage(const Worker& worker, const wire::FromWorker& message, Time now, Outbox& out);
   void OnHeartbeat(const Worker& worker, const wire::Heartbeat& message, Time now, Outbox& out);
   void OnProfiled(const Worker& worker, const wire::Profiled& message, Time now, Outbox& out);

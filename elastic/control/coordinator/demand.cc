@@ -1,4 +1,5 @@
-// Keeps the guarantee that a job demands: workers whose steps would void it are refused.
+// Workers that come back or have waited, and the guarantee that a job demands: those whose steps
+// would void it are refused.
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,7 +11,11 @@ namespace heddle::elastic {
 std::optional<wire::Refused> Coordinator::State::Unlike(const std::string& name,
                                                         const WorkerIdentity& worker,
                                                         Outbox& out) {
-  const std::string why = lineage_.WhyRefused(name, worker.arithmetic, roster_, policy());
+  const bool computes_there = worker.arithmetic.empty() && job_.OnProcessor(name);
+  const Arithmetic& own = computes_there ? worker.on_processor : worker.arithmetic;
+  // One that does not know its device yet is judged when it does.
+  const std::string why =
+      own.empty() ? std::string() : lineage_.WhyRefused(name, own, roster_, policy());
   if (why.empty()) {
     return std::nullopt;
   }
@@ -23,6 +28,33 @@ std::optional<wire::Refused> Coordinator::State::Unlike(const std::string& name,
   refused.set_reason(why);
   refused.set_permanent(true);
   return refused;
+}
+
+void Coordinator::State::OnReturn(ConnectionId connection,
+                                  const wire::Hello& hello,
+                                  Time now,
+                                  Outbox& out) {
+  const std::string name = hello.name();
+  const Worker& worker = roster_.at(name);
+  const bool judged = phase_ == JobPhase::kIdle || !worker.arithmetic.empty();
+  const auto unlike = judged ? std::nullopt : Unlike(name, IdentityOf(hello), out);
+  roster_.Return(connection, hello, now, out);
+  if (phase_ == JobPhase::kIdle) {
+    return;
+  }
+  if (unlike) {
+    out.Tell(connection, *unlike);
+    return Lose({name, unlike->reason()}, now, out);
+  }
+  WelcomeWorker(name, true, out);
+  if (worker.profiling_until) {
+    out.Tell(connection, wire::Profile());
+  }
+  links_.Resend(worker, roster_, policy().links, out);
+  SendGoAgain(worker, out);  // Before any Stop, which counts only after Go.
+  TransitionContext context = MakeContext(now, out);
+  transitions_.Resend(worker, context);
+  suspension_.Resend(worker, generations_, out);
 }
 
 void Coordinator::State::WelcomeWaiting(Outbox& out) {

@@ -54,20 +54,7 @@ void Coordinator::State::OnHello(ConnectionId connection,
   }
   EndSilence(now, out);
   if (answer.kind == Kind::kReturn) {
-    roster_.Return(connection, hello, now, out);
-    if (phase_ != JobPhase::kIdle) {
-      WelcomeWorker(hello.name(), true, out);
-      const Worker& worker = roster_.at(hello.name());
-      if (worker.profiling_until) {
-        out.Tell(connection, wire::Profile());
-      }
-      links_.Resend(worker, roster_, policy().links, out);
-      SendGoAgain(worker, out);  // Before any Stop, which counts only after Go.
-      TransitionContext context = MakeContext(now, out);
-      transitions_.Resend(worker, context);
-      suspension_.Resend(worker, generations_, out);
-    }
-    return;
+    return OnReturn(connection, hello, now, out);
   }
   if (answer.kind == Kind::kReplace) {
     Lose({hello.name(), "another process took its place", false}, now, out);
@@ -204,6 +191,9 @@ void Coordinator::State::OnProfiled(const Worker& worker,
   if (!message.error().empty() || message.profile_json().empty()) {
     const std::string why = message.error().empty() ? "it is empty" : message.error();
     return Lose({worker.name, "its profile is of no use: " + why, false}, now, out);
+  }
+  if (worker.arithmetic.empty()) {
+    return Lose({worker.name, "it does not say what it computes on", false}, now, out);
   }
   // Durable before a generation counts on it, as the whole state is.
   if (job_.data == 0) {

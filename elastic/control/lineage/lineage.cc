@@ -75,7 +75,7 @@ std::string Lineage::WhyRefused(const std::string& name,
   std::string like = "the workers of its steps so far";
   Arithmetic wanted = newest().arithmetic;
   for (const auto& [other, worker] : roster.workers()) {
-    if (wanted.empty() && (worker.welcomed || !worker.seen)) {
+    if (wanted.empty() && (worker.welcomed || !worker.seen) && !worker.arithmetic.empty()) {
       like = other;
       wanted = InJob(worker.arithmetic, policy);
     }

@@ -88,7 +88,8 @@ WorkerIdentity IdentityOf(const wire::Hello& hello) {
           .network = hello.network(),
           .probe_address = hello.probe_address(),
           .emulation = hello.emulation(),
-          .arithmetic = std::move(arithmetic)};
+          .arithmetic = hello.device_of_job() ? Arithmetic() : arithmetic,
+          .on_processor = hello.device_of_job() ? arithmetic : Arithmetic()};
 }
 
 const Worker* Roster::Find(const std::string& name) const {
@@ -184,6 +185,9 @@ void Roster::Welcome(
   if (const auto found = job.failure_domains.find(name);
       worker.failure_domain.empty() && found != job.failure_domains.end()) {
     worker.failure_domain = found->second;
+  }
+  if (worker.arithmetic.empty() && job.OnProcessor(name)) {
+    worker.arithmetic = worker.on_processor;
   }
   wire::Welcome welcome;
   welcome.set_name(name);

@@ -24,7 +24,8 @@ struct WorkerIdentity {
   std::string network;
   std::string probe_address;
   wire::Emulation emulation;
-  Arithmetic arithmetic;
+  Arithmetic arithmetic;    ///< Empty: not known, because the job names its device.
+  Arithmetic on_processor;  ///< The arithmetic if the job then names the processor.
 };
 
 /// Termination notices of a worker's process, which numbers them from 1 on.

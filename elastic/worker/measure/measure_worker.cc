@@ -1,6 +1,5 @@
 #include "elastic/worker/measure/measure_worker.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "elastic/worker/measure/kept_profile.h"
@@ -35,7 +34,7 @@ Result<KeptProfile> ProfileOf(const MeasuredAs& as, KeptFiles& files, Progress& 
   const int64_t cap = as.device->memory_cap();
   // The emulated cap of a device in the host's memory is on state and values alone.
   const int64_t beside = as.device->is_host() ? 0 : kept.profile.scratch_bytes;
-  kept.profile.memory_bytes = cap == 0 ? 0 : std::max<int64_t>(1, cap - beside);
+  kept.profile.memory_bytes = PlannedBytes(cap, beside);
   return kept;
 }
 
@@ -53,7 +52,9 @@ Result<WorkerMeasurement> MeasureWorker(const MeasuredAs& as,
                            .profile_measured_at = profile.measured_at,
                            .speed = as.emulation.speed,
                            .link_bytes_per_second = as.emulation.link_bytes_per_second,
-                           .threads = as.threads};
+                           .threads = as.threads,
+                           .card = as.device->card(),
+                           .card_bytes = as.device->is_host() ? 0 : as.device->memory_bytes()};
 }
 
 }  // namespace heddle::elastic

@@ -27,6 +27,8 @@ class Trainer {
   /// Measures this worker's operators and its link, or takes what its machine keeps (KeptFiles).
   /// Returns planning's WorkerMeasurement as JSON. Errors: those of MeasureWorker.
   Result<std::string> MeasureProfile();
+  /// What the worker computes on. Thread: any.
+  runtime::Arithmetic arithmetic() const { return context_->device->arithmetic(); }
   /// The fingerprint of the job's data on this machine (data::Dataset::fingerprint). Thread: any.
   uint64_t data_fingerprint() const { return context_->dataset->fingerprint(); }
   /// Lowers the plan for this worker and keeps it for Move; returns the hash of its Program

@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -82,10 +83,13 @@ class Device {
   using Outputs = std::vector<at::Tensor>;
   using OutputTypes = std::vector<const graph::TensorType*>;
 
-  /// `memory_bytes`: what a worker may use of the device's memory; 0: unknown, unlimited.
-  explicit Device(const DeviceOptions& options, int64_t memory_bytes = 0)
+  /// `memory_bytes`: what a worker may use of the device's memory; 0: unknown, unlimited. `card`:
+  /// the card whose memory it is, by a name that no other card of the machine has; empty: the
+  /// host's.
+  explicit Device(const DeviceOptions& options, int64_t memory_bytes = 0, std::string card = "")
       : clock_(options.speed),
         memory_bytes_(memory_bytes),
+        card_(std::move(card)),
         emulated_memory_(options.memory_cap_bytes) {}
   virtual ~Device() = default;
   Device(const Device&) = delete;
@@ -146,7 +150,11 @@ class Device {
   virtual int64_t memory_peak() const = 0;
   /// Begins memory_peak() anew, at what is in use now.
   virtual void ForgetPeak() = 0;
-  /// Bytes of its memory that a worker may use: all, or what is emulated; 0: not limited.
+  /// The card whose memory it uses, and which other workers may use, too; empty: none.
+  const std::string& card() const { return card_; }
+  /// Bytes of its memory that a worker may use if no other one does; 0: not limited.
+  int64_t memory_bytes() const { return memory_bytes_; }
+  /// The same, or what is emulated; 0: not limited.
   int64_t memory_cap() const;
   /// Emulates a memory of `bytes` from now on; 0: all that there is.
   void EmulateMemory(int64_t bytes) { emulated_memory_.store(bytes); }
@@ -157,6 +165,7 @@ class Device {
  private:
   DeviceClock clock_;
   const int64_t memory_bytes_;
+  const std::string card_;
   std::atomic<int64_t> emulated_memory_;
 };
 

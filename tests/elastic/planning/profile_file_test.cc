@@ -98,6 +98,26 @@ TEST_F(ProfileFileTest, TheJobsWorkersComeSortedWithItsMemory) {
   EXPECT_EQ(MeasurementFromJson(request->candidates[1].profile_json)->profile.memory_bytes, 77);
 }
 
+TEST_F(ProfileFileTest, ACardsMemoryIsItsOwnUnlessTheJobGivesLess) {
+  for (MeasuredWorker& worker : file_.workers) {
+    worker.measurement.card = "GPU-1";
+    worker.measurement.card_bytes = 1000;
+    worker.measurement.profile.scratch_bytes = 30;
+  }
+  job_.workers[0].emulation.memory_bytes = 77;
+  const auto read = ProfileFileFromJson(ProfileFileToJson(file_));
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  const auto request = PlanRequestOf(*read, job_, graph_);
+  ASSERT_TRUE(request.ok()) << request.status().ToString();
+  const auto memory = [&](size_t i) {
+    const auto measurement = MeasurementFromJson(request->candidates[i].profile_json);
+    EXPECT_EQ(measurement->card, "GPU-1");
+    return measurement->profile.memory_bytes;
+  };
+  EXPECT_EQ(memory(0), 77 - 30);
+  EXPECT_EQ(memory(1), 1000 - 30);
+}
+
 // What a run writes is what its planner was asked, so that the same question can be asked again.
 TEST_F(ProfileFileTest, WhatAPlannerWasAskedIsAskedAgain) {
   job_.workers[1].emulation.memory_bytes = 77;

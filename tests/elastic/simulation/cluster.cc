@@ -41,6 +41,7 @@ Job JobOf(const SimOptions& options) {
   }
   policy.replicate_every = options.replicate_every;
   policy.replica_copies = options.replica_copies;
+  job.devices[""] = "auto";
   policy.demanded = options.demands_alike ? Guarantee::kPlanInvariant : Guarantee::kNone;
   return job;
 }

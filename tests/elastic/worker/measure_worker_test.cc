@@ -7,6 +7,7 @@
 
 #include "engine/runtime/device/cpu_device.h"
 #include "metrics/registry.h"
+#include "tests/support/device/fake_device.h"
 #include "tests/support/graph/random_graph.h"
 
 namespace heddle::elastic {
@@ -15,11 +16,16 @@ namespace {
 class MeasureWorkerTest : public ::testing::Test {
  protected:
   Result<WorkerMeasurement> Measure(const std::string& worker, const job::Emulation& emulation) {
+    runtime::CpuDevice device(
+        {.speed = emulation.speed, .memory_cap_bytes = emulation.memory_bytes});
+    return MeasureOn(device, worker, emulation);
+  }
+  Result<WorkerMeasurement> MeasureOn(runtime::Device& device,
+                                      const std::string& worker,
+                                      const job::Emulation& emulation) {
     const comm::EndpointOptions options{
         .config = {.worker = worker, .job = "measured", .secret = "secret", .transports = {"tcp"}},
         .metrics = &registry_};
-    runtime::CpuDevice device(
-        {.speed = emulation.speed, .memory_cap_bytes = emulation.memory_bytes});
     const MeasuredAs as{
         .worker = worker, .work = &work_, .emulation = emulation, .device = &device, .threads = 1};
     return MeasureWorker(as, kept_, options, progress_);
@@ -62,6 +68,24 @@ TEST_F(MeasureWorkerTest, EveryRateOfALinkIsMeasured) {
   ASSERT_TRUE(fast.ok()) << fast.status().ToString();
   ASSERT_TRUE(slow.ok()) << slow.status().ToString();
   EXPECT_LT(slow->link.link.bytes_per_second, fast->link.link.bytes_per_second);
+}
+
+TEST_F(MeasureWorkerTest, AWorkerOnACardSaysOnWhichAndWhatItMayUseThere) {
+  constexpr int64_t kBytes = 64 << 20;
+  for (const int64_t given : {int64_t{0}, int64_t{1} << 20}) {
+    runtime::testing::FakeDevice card(
+        {.memory_bytes = kBytes, .emulated_bytes = given, .card = "GPU-1"});
+    const auto measured = MeasureOn(card, "a", {.memory_bytes = given});
+    ASSERT_TRUE(measured.ok()) << measured.status().ToString();
+    EXPECT_EQ(measured->card, "GPU-1");
+    EXPECT_EQ(measured->card_bytes, kBytes);
+    EXPECT_EQ(measured->profile.memory_bytes + measured->profile.scratch_bytes,
+              given == 0 ? kBytes : given);
+  }
+  const auto processor = Measure("b", {.memory_bytes = 1 << 20});
+  ASSERT_TRUE(processor.ok()) << processor.status().ToString();
+  EXPECT_EQ(processor->card, "");
+  EXPECT_EQ(processor->card_bytes, 0);
 }
 
 // A measurement moves more than many a job: summed with the job's traffic it would hide that.

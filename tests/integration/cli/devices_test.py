@@ -18,11 +18,15 @@ HAS_CUDA = sys.argv[3:] == ["cuda"]
 NO_CUDA = "this build of heddle-engine has no CUDA"
 # Device, what there is, and what is said of it.
 REFUSALS = [
-    ("cuda", {}, "device 'cuda:0': this machine has no NVIDIA card"),
+    ("cuda", {}, "device 'cuda': this machine has no NVIDIA card"),
     ("cuda:7", {"CARDS": L4}, "device 'cuda:7': this machine has 1 NVIDIA card, cuda:0;"),
     ("cuda", {"CARDS": "NVIDIA L4,23034,100"}, "0.1 GiB of its 22.5 GiB of memory are free"),
     ("cuda", {"CARDS": L4, "DRIVER": "470.256.02"}, "driver 470.256.02 is older than 525"),
     ("cuda", {"CARDS": L4, "INIT": "18"}, "does not answer: Driver/library version mismatch"),
+    ("cuda", {"CARDS": L4, "HANG": "init"}, "nothing came from libnvidia-ml.so.1 within 1 s"),
+    ("cuda:0", {"CARDS": L4, "HANG": "load"}, "does not answer: nothing came from libnvidia-ml.so.1 within 1 s"),
+    ("cuda:1", {"CARDS": f"{L4};{L4}", "HANG": "1"}, "cannot use it: it does not answer: nothing came from"),
+    ("cuda", {"CARDS": L4, "INIT": "crash"}, "ended the program that asked it (signal 6)"),
     ("cuda:1", {"CARDS": L4 + ";lost"}, "cannot use it: GPU is lost"),
     *([] if HAS_CUDA else [("cuda", {"CARDS": L4}, NO_CUDA)]),
     ("gpu", {}, "expected cpu, cuda, cuda:N or auto, got 'gpu'"),
@@ -32,7 +36,8 @@ REFUSALS = [
 def with_cards(there):
     """The environment with the library, which tells of what is `there`."""
     folders = [os.path.abspath(sys.argv[2]), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders),
+    limit = {"HEDDLE_NVML_TIMEOUT": "1"} if "HANG" in there else {}
+    return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders), **limit,
             **{f"FAKE_NVML_{name}": text for name, text in there.items()}}
 
 
@@ -55,11 +60,28 @@ def what_is_shown():
     there = {"CARDS": f"{L4};lost"}
     shown = json.loads(run("devices", "--json", there=there).stdout)
     first, second = shown["cards"]
-    assert first == {"device": "cuda:0", "name": "NVIDIA L4", "memory_bytes": 23034 << 20, "free_bytes": 22500 << 20,
-                     "usable": HAS_CUDA, "reason": "" if HAS_CUDA else NO_CUDA}, first
+    assert first == {"device": "cuda:0", "name": "NVIDIA L4", "uuid": "GPU-1", "memory_bytes": 23034 << 20,
+                     "free_bytes": 22500 << 20, "usable": HAS_CUDA, "reason": "" if HAS_CUDA else NO_CUDA,
+                     "parts": []}, first
     assert not second["usable"] and "GPU is lost" in second["reason"], second
     auto = "cuda:0" if HAS_CUDA else "cpu"
     assert shown["driver"] == "580.65.06" and shown["auto"] == auto and shown["cards_reason"] == "", shown
+    divided = {"CARDS": "NVIDIA H100,81559,81000|NVIDIA H100 MIG 3g.40gb,40448,40000"}
+    [card] = json.loads(run("devices", "--json", there=divided).stdout)["cards"]
+    assert card["parts"] == [{"name": "NVIDIA H100 MIG 3g.40gb", "uuid": "MIG-101", "memory_bytes": 40448 << 20,
+                              "free_bytes": 40000 << 20}], card
+    assert re.search(r"\n +part +NVIDIA H100 MIG 3g.40gb +39.5 GiB +39.1 GiB free; by CUDA_VISIBLE_DEVICES=MIG-101\n",
+                     run("devices", there=divided).stdout)
+
+    hangs = json.loads(run("devices", "--json", there={"CARDS": f"{L4};{L4};{L4}", "HANG": "1"}).stdout)
+    first, second, third = hangs["cards"]
+    assert first["usable"] == HAS_CUDA and first["memory_bytes"] == 23034 << 20, first
+    assert "it does not answer: nothing came from" in second["reason"], second
+    assert "it was not asked, for cuda:1 does not answer" in third["reason"], third
+    hangs = run("devices", there={"CARDS": L4, "HANG": "init"})
+    assert "\n* cpu " in hangs.stdout, hangs
+    assert "\nno card: the NVIDIA driver does not answer: nothing came from" in hangs.stdout, hangs
+
     text = run("devices", there=there).stdout
     assert ("\n* cuda:0 " if HAS_CUDA else "\n  cuda:0 ") in text
     assert " 22.5 GiB " in text and "\nNVIDIA driver 580.65.06\n" in text, text
@@ -87,7 +109,7 @@ def a_worker_keeps_to_the_job(folder):
         cluster.submit(write_job(folder, prose(folder), 6), "device=cuda", "workers=[{name: b}]")
         cluster.worker("a", "--emulate", "speed=1")
         assert cluster.workers.pop("a").wait(PATIENCE) == 2, cluster.errors()
-        says = r"device 'cuda:0': CUDA \d+\.\d+ does not start: " if HAS_CUDA else f"device 'cuda:0': {NO_CUDA}"
+        says = r"device 'cuda:0': CUDA \d+\.\d+ does not start: " if HAS_CUDA else f"device 'cuda': {NO_CUDA}"
         assert re.search(says, cluster.errors()), cluster.errors()
         cluster.worker("b", "--device", "cpu", "--emulate", "speed=1")
         cluster.finish()

@@ -40,7 +40,9 @@ class FakeDevice::State final : public Mark::State {
 };
 
 FakeDevice::FakeDevice(const FakeOptions& options)
-    : Device(DeviceOptions{}, static_cast<int64_t>(options.memory_bytes)),
+    : Device({.memory_cap_bytes = options.emulated_bytes},
+             static_cast<int64_t>(options.memory_bytes),
+             options.card),
       options_(options),
       memory_(std::make_shared<FakeMemory>(options.memory_bytes)),
       host_memory_(std::make_shared<FakeHostMemory>()),

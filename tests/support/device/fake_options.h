@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace heddle::runtime::testing {
 
@@ -45,6 +46,8 @@ struct FakeOptions {
   uint64_t seed = 0;
   bool registers = true;  ///< Memory of the host; else it refuses.
   size_t memory_bytes = size_t{64} << 20;
+  int64_t emulated_bytes = 0;  ///< DeviceOptions::memory_cap_bytes.
+  std::string card = {};       ///< Device::card().
   Fault fault = Fault::kNone;
   int64_t lost_in_copy =
       0;  ///< In the middle of this one, from 1 on, the device is lost; 0: never.

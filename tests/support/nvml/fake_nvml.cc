@@ -1,15 +1,19 @@
-// NVML as far as engine/machine/cards.cc uses it. The environment says what there is:
-//   FAKE_NVML_INIT    the code that nvmlInit_v2 returns; default 0
+// NVML as far as engine/machine/main/main.cc uses it. The environment says what there is:
+//   FAKE_NVML_INIT    the code that nvmlInit_v2 returns; default 0; "crash": it ends the process
+//   FAKE_NVML_HANG    the call that does not return: "load", "init" or the number of a card
 //   FAKE_NVML_DRIVER  the driver's version; default 580.65.06
-//   FAKE_NVML_CARDS   NAME,MEMORY,FREE in MiB, a card after each ';'; default none. A card without
+//   FAKE_NVML_CARDS   NAME,MEMORY,FREE in MiB, a card after each ';'; default none. Parts of a card
+//                     (MIG) follow it, each after a '|', in the same form. A card without
 //                     MEMORY shares the processor's, and one that is named "lost" is off the bus.
-//                     The places on the bus are 00000000:01:00.0 and so on.
+//                     The places on the bus are 00000000:01:00.0 and so on, the UUIDs GPU-1 and so on.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include <unistd.h>
 
 struct Memory {  // In no unnamed namespace, which would hide the function that takes it.
   unsigned long long total, free, used;
@@ -25,6 +29,7 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kInvalidArgument = 2;
 constexpr int kNotSupported = 3;
+constexpr int kNotFound = 6;
 constexpr int kGpuIsLost = 15;
 
 std::string Variable(const char* name, const char* otherwise) {
@@ -41,10 +46,18 @@ std::vector<std::string> Split(const std::string& text, char separator) {
   return parts;
 }
 
-// The words of the card that a handle stands for.
-std::vector<std::string> CardOf(const void* handle) {
+// A handle is the number of its card from 1 on, and kPart for each part up to its own.
+constexpr size_t kPart = 100;
+
+// The card that a handle stands for or is a part of, and then its parts.
+std::vector<std::string> Divided(const void* handle) {
   const auto number = reinterpret_cast<size_t>(handle);
-  return Split(Split(Variable("FAKE_NVML_CARDS", ""), ';').at(number - 1), ',');
+  return Split(Split(Variable("FAKE_NVML_CARDS", ""), ';').at(number % kPart - 1), '|');
+}
+
+// The words of the card or part that a handle stands for.
+std::vector<std::string> CardOf(const void* handle) {
+  return Split(Divided(handle).at(reinterpret_cast<size_t>(handle) / kPart), ',');
 }
 
 int Copy(const std::string& text, char* out, unsigned int length) {
@@ -55,16 +68,27 @@ int Copy(const std::string& text, char* out, unsigned int length) {
   return kSuccess;
 }
 
+// Does not return if the environment says that `call` hangs.
+void MayHang(const std::string& call) {
+  while (Variable("FAKE_NVML_HANG", "") == call) {
+    ::pause();
+  }
+}
+
+[[gnu::constructor]] void Load() {
+  MayHang("load");
+}
+
 }  // namespace
 
 extern "C" {
 
 int nvmlInit_v2() {
+  MayHang("init");
+  if (Variable("FAKE_NVML_INIT", "0") == "crash") {
+    std::abort();
+  }
   return std::stoi(Variable("FAKE_NVML_INIT", "0"));
-}
-
-int nvmlShutdown() {
-  return kSuccess;
 }
 
 const char* nvmlErrorString(int code) {
@@ -97,6 +121,7 @@ int nvmlDeviceGetName(void* handle, char* name, unsigned int length) {
 }
 
 int nvmlDeviceGetMemoryInfo(void* handle, Memory* memory) {
+  MayHang(std::to_string(reinterpret_cast<size_t>(handle) - 1));
   const std::vector<std::string> words = CardOf(handle);
   if (words.size() < 3) {
     return kNotSupported;
@@ -110,5 +135,27 @@ int nvmlDeviceGetMemoryInfo(void* handle, Memory* memory) {
 int nvmlDeviceGetPciInfo_v3(void* handle, Pci* pci) {
   std::snprintf(pci->id, sizeof(pci->id), "%08X:%02zX:00.0", 0U, reinterpret_cast<size_t>(handle));
   return kSuccess;
+}
+
+int nvmlDeviceGetMigMode(void* handle, unsigned int* now, unsigned int* pending) {
+  *now = *pending = Divided(handle).size() > 1 ? 1 : 0;
+  return kSuccess;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(void* /*handle*/, unsigned int* count) {
+  *count = 7;
+  return kSuccess;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(void* handle, unsigned int index, void** part) {
+  const size_t number = reinterpret_cast<size_t>(handle) + (size_t{index} + 1) * kPart;
+  *part = reinterpret_cast<void*>(number);
+  return size_t{index} + 1 < Divided(handle).size() ? kSuccess : kNotFound;
+}
+
+int nvmlDeviceGetUUID(void* handle, char* uuid, unsigned int length) {
+  const bool whole = reinterpret_cast<size_t>(handle) < kPart;
+  return Copy((whole ? "GPU-" : "MIG-") + std::to_string(reinterpret_cast<size_t>(handle)), uuid,
+              length);
 }
 }

@@ -44,8 +44,9 @@ at::Tensor OnCard(const Queues& queues, Queue queue, at::IntArrayRef shape, at::
 CudaDevice::CudaDevice(int ordinal,
                        Arithmetic arithmetic,
                        int64_t memory_bytes,
+                       std::string card,
                        const DeviceOptions& options)
-    : Device(options, memory_bytes),
+    : Device(options, memory_bytes, std::move(card)),
       arithmetic_(std::move(arithmetic)),
       queues_(
           std::make_shared<Queues>(ordinal, [this](Duration duration) { clock().Add(duration); })),

@@ -17,11 +17,12 @@ namespace heddle::runtime::cuda {
 /// Thread: as for Device.
 class CudaDevice final : public Device {
  public:
-  /// `ordinal`: CUDA's number of the card, on which libtorch is ready. `memory_bytes`: what a
-  /// worker may use of its memory.
+  /// `ordinal`: CUDA's number of the card, on which libtorch is ready. `memory_bytes` and `card` as
+  /// for Device.
   CudaDevice(int ordinal,
              Arithmetic arithmetic,
              int64_t memory_bytes,
+             std::string card,
              const DeviceOptions& options);
   /// Waits for what is queued.
   ~CudaDevice() override;

@@ -5,6 +5,7 @@
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include "engine/machine/cards.h"
 #include "engine/machine/device_choice.h"
@@ -20,10 +21,9 @@ namespace {
 // The least compute capability that computes in bf16, and that Heddle's kernels are compiled for.
 constexpr int kLeastMajor = 8;
 
-// CUDA's number of the card number `number` of nvidia-smi. They differ: CUDA counts what
+// CUDA's number of the card at a place on the bus. It is not that of nvidia-smi: CUDA counts what
 // CUDA_VISIBLE_DEVICES names, and the fastest first (CUDA_DEVICE_ORDER).
-Result<int> OrdinalOf(const machine::Cards& cards, int number) {
-  const std::string& place = cards.list.at(static_cast<size_t>(number)).bus_id;
+Result<int> OrdinalOf(const std::string& place) {
   int count = 0;
   if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
@@ -78,6 +78,18 @@ Result<int64_t> MemoryFor(int ordinal) {
   return static_cast<int64_t>(free - kWorkspaces);
 }
 
+// A name that no other card has, nor another part of a divided one.
+Result<std::string> NameOfCard(int ordinal) {
+  cudaDeviceProp properties = {};
+  HEDDLE_RETURN_IF_ERROR(
+      StatusOf(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties"));
+  std::string name;
+  for (const char byte : properties.uuid.bytes) {
+    name += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return name;
+}
+
 Result<std::unique_ptr<Device>> Open(int number, const DeviceOptions& options) {
   const std::string name =
       machine::DeviceNameText({.kind = machine::DeviceName::Kind::kCuda, .index = number});
@@ -90,7 +102,7 @@ Result<std::unique_ptr<Device>> Open(int number, const DeviceOptions& options) {
   if (static_cast<size_t>(number) >= cards.list.size()) {
     return InvalidArgumentError("device '{}': the card is gone", name);
   }
-  const Result<int> ordinal = OrdinalOf(cards, number);
+  const Result<int> ordinal = OrdinalOf(cards.list[static_cast<size_t>(number)].bus_id);
   if (!ordinal.ok()) {
     return ordinal.status().WithContext("device '{}'", name);
   }
@@ -101,8 +113,12 @@ Result<std::unique_ptr<Device>> Open(int number, const DeviceOptions& options) {
   if (!memory.ok()) {
     return memory.status().WithContext("device '{}'", name);
   }
-  return std::unique_ptr<Device>(
-      std::make_unique<CudaDevice>(*ordinal, CudaArithmetic(*ordinal, cards), *memory, options));
+  Result<std::string> card = NameOfCard(*ordinal);
+  if (!card.ok()) {
+    return card.status().WithContext("device '{}'", name);
+  }
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(
+      *ordinal, CudaArithmetic(*ordinal, cards), *memory, *std::move(card), options));
 }
 
 const CardRegistration registration(&Open);

@@ -84,6 +84,56 @@ TEST_F(DemandTest, AWorkerThatWouldVoidADemandIsRefusedAndTheJobGoesOn) {
   EXPECT_NE(Last("d", wire::ToWorker::kWelcome), nullptr);
 }
 
+// Two cards, and a third worker that leaves its device to the job: its processor is no matter.
+TEST_F(DemandTest, AWorkerThatLeavesItsDeviceToTheJobIsJudgedWhenItKnowsIt) {
+  job_.policy.demanded = Guarantee::kPlanInvariant;
+  job_.devices = {{"", "auto"}, {"e", "cpu"}};
+  const auto hello = [&](const std::string& name, const std::string& blas, bool knows) {
+    Hello(name, [&](wire::Hello& message) {
+      (*message.mutable_arithmetic())["blas"] = blas;
+      message.set_device_of_job(!knows);
+    });
+  };
+  FormOn("cublas", "cublas");
+  hello("c", "Haswell", false);
+  ASSERT_NE(Last("c", wire::ToWorker::kWelcome), nullptr);
+  EXPECT_EQ(Shown().workers(2).arithmetic_size(), 0) << "not known yet";
+  hello("c", "cublas", true);
+  EXPECT_EQ(Last("c", wire::ToWorker::kRefused), nullptr);
+  EXPECT_EQ(Shown().workers(2).arithmetic().at("blas"), "cublas");
+
+  hello("d", "cublas", false);
+  hello("d", "Haswell", true);
+  const wire::ToWorker* const refused = Last("d", wire::ToWorker::kRefused);
+  ASSERT_NE(refused, nullptr);
+  EXPECT_TRUE(refused->refused().permanent());
+  EXPECT_THAT(refused->refused().reason(), HasSubstr("blas Haswell, not cublas"));
+  EXPECT_EQ(Shown().workers_size(), 3);
+
+  hello("e", "Haswell", false);
+  EXPECT_NE(Last("e", wire::ToWorker::kRefused), nullptr) << "the job gives it the processor";
+}
+
+// It comes first, by its name and in time, and is no measure for others nor for itself.
+TEST_F(DemandTest, NobodyIsJudgedByAWorkerThatDoesNotKnowItsDevice) {
+  job_.policy.demanded = Guarantee::kPlanInvariant;
+  job_.devices = {{"", "auto"}};
+  Tell(Submitted{job_});
+  Hello("a", [](wire::Hello& message) { message.set_device_of_job(true); });
+  HelloOn("b", "cublas");
+  EXPECT_NE(Last("b", wire::ToWorker::kWelcome), nullptr);
+  HelloOn("a", "Haswell");
+  EXPECT_NE(Last("a", wire::ToWorker::kRefused), nullptr);
+}
+
+TEST_F(DemandTest, AWorkerThatDoesNotSayWhatItComputesOnIsNotPlannedWith) {
+  job_.devices = {{"", "auto"}};
+  FormOn("cublas", "cublas");
+  Hello("c", [](wire::Hello& message) { message.set_device_of_job(true); });
+  From("c", [](wire::FromWorker& message) { message.mutable_profiled()->set_profile_json("{}"); });
+  EXPECT_EQ(Logged("worker_lost", "reason"), "it does not say what it computes on");
+}
+
 TEST_F(DemandTest, WithoutADemandItJoins) {
   for (const Guarantee demanded : {Guarantee::kNone, Guarantee::kPerPlan}) {
     coordinator_ = Coordinator();

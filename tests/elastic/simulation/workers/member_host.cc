@@ -121,7 +121,11 @@ void MemberHost::Perform(SimWorker& worker, const MemberAction& action) {
     worker.secret = apply->welcome.secret();
     cluster_.fleet.After(key, 1, 5, [this](SimWorker& w) {
       const bool fails = w.trainer.fails && cluster_.world.random().Below(2) == 0;
-      Tell(w, JobApplied{fails ? InvalidArgumentError("the data is not here") : Status::Ok()});
+      JobApplied applied{fails ? InvalidArgumentError("the data is not here") : Status::Ok()};
+      if (w.device_of_job) {
+        applied.arithmetic = {{"kind", std::to_string(w.kind)}};
+      }
+      Tell(w, applied);
     });
   } else if (std::holds_alternative<MeasureProfile>(action)) {
     WorkFor(key, 10, 60, [this](SimWorker& w) {

@@ -28,7 +28,10 @@ SimWorker& Fleet::Add(const std::string& name) {
   identity.probe_address = key;
   const bool begins = next_key_ <= options.workers;
   worker->kind = begins && !options.unlike_begin ? 0 : next_key_ % options.arithmetics;
-  identity.arithmetic = {{"kind", std::to_string(worker->kind)}};
+  identity.device_of_job = options.arithmetics > 1 && next_key_ % 3 == 0;
+  identity.arithmetic = {
+      {"kind", identity.device_of_job ? "processor" : std::to_string(worker->kind)}};
+  worker->device_of_job = identity.device_of_job;
   worker->host = identity.host;
   worker->pid = identity.pid;
   MemberOptions member_options;

@@ -169,12 +169,13 @@ struct SimWorker {
   int64_t pid = 0;
   bool alive = true;
   bool exited = false;
-  bool noticed = false;      ///< It was told to end.
-  int64_t notices = 0;       ///< How often it was told to end.
-  bool dies_soon = false;    ///< A fault will kill it soon.
-  int kind = 0;              ///< Workers of one kind compute alike.
-  bool absurd = false;       ///< No plan can be found with its profile.
-  uint64_t data = kJobData;  ///< The fingerprint of the data that it reads.
+  bool noticed = false;        ///< It was told to end.
+  int64_t notices = 0;         ///< How often it was told to end.
+  bool dies_soon = false;      ///< A fault will kill it soon.
+  int kind = 0;                ///< Workers of one kind compute alike.
+  bool device_of_job = false;  ///< It says so only once it has read the job.
+  bool absurd = false;         ///< No plan can be found with its profile.
+  uint64_t data = kJobData;    ///< The fingerprint of the data that it reads.
   Strange strange = Strange::kNot;
   std::optional<Time> stopped_until;           ///< The end of a SIGSTOP, or of its machine's pause.
   std::deque<std::function<void()>> deferred;  ///< Its calls that were due while it was stopped.
