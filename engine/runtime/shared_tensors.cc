@@ -17,7 +17,7 @@ namespace heddle::runtime {
 
 class SharedTensors::Pool {
  public:
-  explicit Pool(comm::Endpoint& endpoint) : endpoint_(&endpoint) {}
+  Pool(comm::Endpoint& endpoint, Device& device) : endpoint_(&endpoint), device_(&device) {}
 
   /// Null: there is none.
   std::byte* Take(size_t piece) {
@@ -34,7 +34,7 @@ class SharedTensors::Pool {
     const MutexLock lock(mutex_);
     free_[piece].push_back(memory);
   }
-  /// The endpoint goes; tensors may stay.
+  /// The endpoint and the device go; tensors may stay.
   void Close() {
     const MutexLock lock(mutex_);
     endpoint_ = nullptr;
@@ -54,21 +54,43 @@ class SharedTensors::Pool {
         return nullptr;
       }
       rest_ = slab->bytes();
-      slabs_.push_back(*std::move(slab));
+      slabs_.push_back({.memory = *std::move(slab), .registration = Register(rest_)});
     }
     std::byte* const cut = rest_.data();
     rest_ = rest_.subspan(piece);
     return cut;
   }
 
+  std::shared_ptr<void> Register(std::span<std::byte> slab) HEDDLE_REQUIRES(mutex_) {
+    if (device_ == nullptr) {
+      return nullptr;
+    }
+    auto registration = device_->RegisterHost(slab);
+    if (!registration.ok()) {
+      LogWarning("copies between device and shared memory are slower: {}",
+                 registration.status().message());
+      device_ = nullptr;
+      return nullptr;
+    }
+    return *std::move(registration);
+  }
+
+  struct Slab {
+    comm::SharedBuffer memory;
+    std::shared_ptr<void> registration;  // Ends before the memory goes.
+  };
+
   Mutex mutex_;
   comm::Endpoint* endpoint_ HEDDLE_GUARDED_BY(mutex_);  ///< Null: no more slabs.
-  std::vector<comm::SharedBuffer> slabs_ HEDDLE_GUARDED_BY(mutex_);
+  Device* device_ HEDDLE_GUARDED_BY(mutex_);            ///< Null: registers none.
+  std::vector<Slab> slabs_ HEDDLE_GUARDED_BY(mutex_);
   std::span<std::byte> rest_ HEDDLE_GUARDED_BY(mutex_);                       ///< Of the last slab.
   std::map<size_t, std::vector<std::byte*>> free_ HEDDLE_GUARDED_BY(mutex_);  ///< By size.
 };
 
-SharedTensors::SharedTensors(comm::Endpoint& endpoint) : pool_(std::make_shared<Pool>(endpoint)) {}
+SharedTensors::SharedTensors(comm::Endpoint& endpoint, Device& device)
+    : device_(device),
+      pool_(std::make_shared<Pool>(endpoint, device)) {}
 
 SharedTensors::~SharedTensors() {
   pool_->Close();
@@ -80,7 +102,7 @@ at::Tensor SharedTensors::Empty(const graph::TensorType& type) {
       bytes < program::kLeastSharedBytes ? 0 : program::SharedPieceBytes(bytes));
   std::byte* const memory = piece == 0 ? nullptr : pool_->Take(piece);
   if (memory == nullptr) {
-    return HostTensor(type);
+    return device_.HostBuffer(type);
   }
   return at::from_blob(
       memory, type.shape,

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "engine/runtime/device/cpu_device.h"
 #include "engine/runtime/device/tensor.h"
 #include "tests/support/seed.h"
 
@@ -54,7 +55,8 @@ graph::TensorType Floats(int64_t count) {
 TEST(SharedTensorsTest, LargeOnesAreSharedAndServeAgain) {
   metrics::Registry registry;
   const auto endpoint = MakeEndpoint(registry);
-  SharedTensors tensors(*endpoint);
+  CpuDevice device;
+  SharedTensors tensors(*endpoint, device);
   EXPECT_FALSE(IsShared(tensors.Empty(Floats(100))));
   EXPECT_FALSE(IsShared(tensors.Empty(Floats(0))));
   at::Tensor large = tensors.Empty({DType::kBF16, {2, 3, 10'000}});
@@ -74,7 +76,8 @@ TEST(SharedTensorsTest, LargeOnesAreSharedAndServeAgain) {
 TEST(SharedTensorsTest, LiveOnesHaveMemoryOfTheirOwn) {
   metrics::Registry registry;
   const auto endpoint = MakeEndpoint(registry);
-  SharedTensors tensors(*endpoint);
+  CpuDevice device;
+  SharedTensors tensors(*endpoint, device);
   Random random(testing::TestSeed());
   std::vector<std::pair<at::Tensor, int>> live;
   const auto holds = [](const at::Tensor& tensor, int value) {
@@ -100,10 +103,12 @@ TEST(SharedTensorsTest, LiveOnesHaveMemoryOfTheirOwn) {
 TEST(SharedTensorsTest, ATensorMayBeTheLastToGo) {
   metrics::Registry registry;
   auto endpoint = MakeEndpoint(registry);
-  auto tensors = std::make_unique<SharedTensors>(*endpoint);
+  auto device = std::make_unique<CpuDevice>();
+  auto tensors = std::make_unique<SharedTensors>(*endpoint, *device);
   const at::Tensor last = tensors->Empty(Floats(10'000));
   tensors.reset();
   endpoint.reset();
+  device.reset();
   std::memset(last.data_ptr(), 7, last.nbytes());
   EXPECT_TRUE(IsShared(last));
 }

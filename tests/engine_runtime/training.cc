@@ -99,7 +99,7 @@ class Worker {
 
  private:
   Status RunSteps(comm::Communicator& group, ParameterState& state) {
-    SharedTensors shared(*endpoint_);
+    SharedTensors shared(*endpoint_, *device_);
     Executor executor({.graph = &graph_,
                        .program = &program_,
                        .state = &state,
@@ -117,6 +117,7 @@ class Worker {
       losses_.push_back(outcome.loss);
       seconds_.push_back(Seconds(Now() - begun));
     }
+    options_.after_steps(*device_);
     return Status::Ok();
   }
 

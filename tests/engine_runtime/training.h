@@ -37,6 +37,8 @@ struct TrainingOptions {
   bool slabs = false;  ///< Messages and sums in memory that workers share (SharedTensors).
   /// Of the worker of a rank; called on its thread.
   std::function<std::unique_ptr<Device>(int rank)> make_device;
+  /// Called with each worker's device after its last step, before its weights are read.
+  std::function<void(Device& device)> after_steps = [](Device& /*device*/) {};
   /// Called with each worker's device when it has trained.
   std::function<void(Device& device)> look_at = [](Device& /*device*/) {};
 };

@@ -45,7 +45,8 @@ Result<std::unique_ptr<Generation>> GenerationBuilder::Build(const MoveState& mo
         SnapshotKey{.step = start.applied_step(), .generation = start.replicas().generation()};
   }
   next->state = std::make_unique<runtime::ParameterState>(context_.graph, *context_.device);
-  next->shared = std::make_unique<runtime::SharedTensors>(*context_.options.endpoint);
+  next->shared =
+      std::make_unique<runtime::SharedTensors>(*context_.options.endpoint, *context_.device);
   HEDDLE_ASSIGN_OR_RETURN(const comm::MeasuredLinks measured,
                           MeasuredLinksFrom(move.prepared.links(), start.move_members_size()));
   HEDDLE_RETURN_IF_ERROR(MoveInto(*next, move, held, measured, moved));

@@ -65,6 +65,10 @@ Mark CpuDevice::DownloadInto(at::Tensor value, at::Tensor host) {
   return {};
 }
 
+Result<std::shared_ptr<void>> CpuDevice::RegisterHost(std::span<std::byte> /*memory*/) {
+  return std::shared_ptr<void>();
+}
+
 void CpuDevice::Await(const Mark& /*mark*/) {}
 
 Status CpuDevice::Drain(Deadline /*deadline*/) {

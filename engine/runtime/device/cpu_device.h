@@ -23,6 +23,7 @@ class CpuDevice final : public Device {
   Copied Upload(at::Tensor host) override;
   Copied Download(at::Tensor value) override;
   Mark DownloadInto(at::Tensor value, at::Tensor host) override;
+  Result<std::shared_ptr<void>> RegisterHost(std::span<std::byte> memory) override;
   void Await(const Mark& mark) override;
   Status Drain(Deadline deadline) override;
   int64_t memory_in_use() const override;

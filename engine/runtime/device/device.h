@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -132,6 +133,11 @@ class Device {
   /// Queues a copy of `value` into `host`, a contiguous tensor in the host's memory of the value's
   /// shape and type.
   virtual Mark DownloadInto(at::Tensor value, at::Tensor host) = 0;
+  /// Registers memory of the host that others own, such as a slab of shared memory, so that copies
+  /// from and to it are as fast as those of a HostBuffer. The registration ends with the returned
+  /// object: after the last copy that uses the memory, and before the memory is freed. Null: the
+  /// device has no use for it. Errors: kResourceExhausted; copies then work, as from any memory.
+  virtual Result<std::shared_ptr<void>> RegisterHost(std::span<std::byte> memory) = 0;
   /// Compute that is queued from now on runs after `mark`.
   virtual void Await(const Mark& mark) = 0;
   /// Waits for all that was queued. Errors: kDeadlineExceeded, the device's.

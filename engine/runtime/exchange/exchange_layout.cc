@@ -147,11 +147,28 @@ size_t ExchangeLayout::scratch_bytes() const {
   return 0;
 }
 
+// Bytes of what the members before this one own.
+size_t ExchangeLayout::OwnedBefore() const {
+  return BytesOf(std::vector<Range>(owned_.begin(), owned_.begin() + position_));
+}
+
+std::optional<size_t> ExchangeLayout::input_offset() const {
+  switch (collective_) {
+    case Collective::kAllReduce:
+      return sent() == whole_ ? std::optional<size_t>(0) : std::nullopt;
+    case Collective::kReduceScatter:
+      return std::nullopt;
+    case Collective::kAllGather:
+      return sent() == owned_[position_] ? std::optional(OwnedBefore()) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
 // The rows that both have.
 void ExchangeLayout::Copy(const Rows<const std::byte>& from, const Rows<std::byte>& to) const {
   const Range rows = Common(from.range, to.range);
   const auto bytes = static_cast<size_t>(LengthOf(rows) * row_bytes_);
-  if (bytes == 0) {
+  if (bytes == 0 || from.bytes.data() == to.bytes.data()) {  // The input lies at its offset.
     return;
   }
   for (int64_t i = 0; i < outer_; ++i) {
@@ -228,12 +245,8 @@ Status ExchangeLayout::AllGather(comm::Communicator& group,
                                  std::span<std::byte> output,
                                  std::span<std::byte> scratch) const {
   const std::span<std::byte> parts = GathersInOutput() ? output : scratch;
-  size_t own_at = 0;
-  for (size_t i = 0; i < position_; ++i) {
-    own_at += BytesOf(owned_[i]);
-  }
   const Range& own = owned_[position_];
-  const auto mine = parts.subspan(own_at, BytesOf(own));
+  const auto mine = parts.subspan(OwnedBefore(), BytesOf(own));
   Copy({.bytes = input, .range = sent()}, {.bytes = mine, .range = own});
   HEDDLE_RETURN_IF_ERROR(group.AllGather(mine, parts, CountsOf(owned_), dtype_, options));
   size_t at = 0;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,9 +35,13 @@ class ExchangeLayout {
   size_t received_bytes() const { return BytesOf(received()); }
   /// Bytes that Run needs beside the two parts; 0: none.
   size_t scratch_bytes() const;
+  /// The offset in `scratch`, or if that is empty in `output`, at which the input may lie, so that
+  /// Run need not copy it there; nullopt: it may not.
+  std::optional<size_t> input_offset() const;
 
   /// Makes the exchange: `output` becomes this member's part of Exchange::to. `input` is its part
-  /// of Exchange::from and does not change. Members that get one element get the same bits of it.
+  /// of Exchange::from and does not change, but where it lies at input_offset(). Members that get
+  /// one element get the same bits of it.
   /// Precondition: the three buffers have the bytes above. Errors: the communicator's.
   Status Run(comm::Communicator& group,
              const comm::CollectiveOptions& options,
@@ -57,6 +62,7 @@ class ExchangeLayout {
   const graph::Range& received() const { return received_[position_]; }
   int64_t Count(const graph::Range& range) const;
   size_t BytesOf(const graph::Range& range) const;
+  size_t OwnedBefore() const;
   std::vector<int64_t> CountsOf(const std::vector<graph::Range>& ranges) const;
   size_t BytesOf(const std::vector<graph::Range>& ranges) const;
   /// Whether the parts one after the other are the whole tensor as it lies in memory.

@@ -53,9 +53,28 @@ at::Tensor MakeAlone(Device& device, const ExchangePart& part) {
   return made;
 }
 
+// From a device of another memory to where the collective uses it: in its result, or at least where
+// other members reach it.
+Copied Exchanges::Fetch(const ExchangePart& part,
+                        const ExchangeLayout& layout,
+                        const at::Tensor& buffer) {
+  if (device_.is_host()) {
+    return device_.Download(part.value);
+  }
+  at::Tensor target;
+  if (const auto offset = layout.input_offset(); offset.has_value() && buffer.defined()) {
+    const int64_t begin = static_cast<int64_t>(*offset) / SizeOf(part.to.dtype);
+    target = buffer.view({-1}).narrow(0, begin, part.value.numel()).view(part.value.sizes());
+  } else {
+    target = make_buffer_({.dtype = part.to.dtype,
+                           .shape = Shape(part.value.sizes().begin(), part.value.sizes().end())});
+  }
+  const Mark mark = device_.DownloadInto(part.value, target);
+  return {.tensor = std::move(target), .mark = mark};
+}
+
 at::Tensor Exchanges::Begin(size_t key, const ExchangePart& part) {
   const ExchangeLayout layout(*part.exchange, part.to.shape, part.to.dtype, part.position);
-  const Copied value = part.value.defined() ? device_.Download(part.value) : Copied{};
   // Undefined where they would be empty.
   at::Tensor made = layout.received_bytes() > 0 ? make_buffer_(part.to) : at::Tensor();
   at::Tensor scratch;
@@ -63,6 +82,8 @@ at::Tensor Exchanges::Begin(size_t key, const ExchangePart& part) {
     const int64_t elements = static_cast<int64_t>(bytes) / SizeOf(part.to.dtype);
     scratch = make_buffer_({.dtype = part.to.dtype, .shape = {elements}});
   }
+  const Copied value =
+      part.value.defined() ? Fetch(part, layout, scratch.defined() ? scratch : made) : Copied{};
   const comm::CollectiveOptions options{
       .group = part.group, .tag = part.tag, .deadline = {}, .urgent = true};
   calls_.Begin(

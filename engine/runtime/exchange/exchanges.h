@@ -14,6 +14,7 @@
 #include "comm/communicator.h"
 #include "engine/graph/sharding/sharded_graph.h"
 #include "engine/runtime/device/device.h"
+#include "engine/runtime/exchange/exchange_layout.h"
 #include "engine/runtime/exchange/group_calls.h"
 
 namespace heddle::runtime {
@@ -62,6 +63,8 @@ class Exchanges {
   void Abandon(const Status& reason) { calls_.Abandon(reason); }
 
  private:
+  Copied Fetch(const ExchangePart& part, const ExchangeLayout& layout, const at::Tensor& buffer);
+
   comm::Communicator* const group_;
   Device& device_;
   const MakeBuffer make_buffer_;

@@ -15,10 +15,17 @@ void Gathers::Begin(const GatherPart& part) {
   const auto own = static_cast<size_t>(part.position);
   const int64_t first =
       std::accumulate(part.rows.begin(), part.rows.begin() + part.position, int64_t{0});
-  const Copied mine = device_.Download(part.whole.narrow(0, first, part.rows[own]));
+  const at::Tensor kept = part.whole.narrow(0, first, part.rows[own]);
   Begun begun{.parameter = part.parameter, .whole = part.whole, .buffer = {}};
   if (!device_.is_host() || !part.whole.is_contiguous()) {
     begun.buffer = make_buffer_(part.type);
+  }
+  Copied mine;
+  if (device_.is_host()) {
+    mine = device_.Download(kept);
+  } else {  // To where the gather leaves it.
+    mine.tensor = begun.buffer.narrow(0, first, part.rows[own]);
+    mine.mark = device_.DownloadInto(kept, mine.tensor);
   }
   const int64_t row = ElementCount(part.type.shape) / part.type.shape[0];
   std::vector<int64_t> counts;

@@ -45,13 +45,13 @@ at::Tensor Reductions::Begin(const Instruction& instruction,
     joined_.clear();  // Of a step that ended between two parts.
   }
   Part part{.instruction = &instruction};
-  for (const at::Tensor& input : inputs) {
-    part.mine.push_back(device_.Download(input));
-  }
+  // Exact sums, and those of which each holder keeps some rows, are made beside the output.
+  const bool in_place = !is_exact() && instruction.rows.empty() && instruction.parts == 1;
   if (type != nullptr) {
-    // Exact sums, and those of which each holder keeps some rows, are made beside the output.
-    const bool in_place = !is_exact() && instruction.rows.empty() && instruction.parts == 1;
     part.output = in_place ? make_buffer_(*type) : device_.HostBuffer(*type);
+  }
+  for (const at::Tensor& input : inputs) {
+    part.mine.push_back(Fetch(instruction, input, in_place ? part.output : at::Tensor()));
   }
   at::Tensor output = part.output;
   joined_.push_back(std::move(part));
@@ -59,6 +59,22 @@ at::Tensor Reductions::Begin(const Instruction& instruction,
     thread_.Push([this, parts = std::exchange(joined_, {})] { return Make(parts); });
   }
   return output;
+}
+
+// From a device of another memory to where the collective reads it without a copy: in the sum that is
+// made in place, `sum`, or where the other members reach it.
+Copied Reductions::Fetch(const Instruction& instruction,
+                         const at::Tensor& input,
+                         const at::Tensor& sum) {
+  if (device_.is_host() || is_exact() || instruction.parts > 1) {
+    return device_.Download(input);
+  }
+  at::Tensor target =
+      sum.defined() ? sum.view(input.sizes())
+                    : make_buffer_({.dtype = master_,
+                                    .shape = Shape(input.sizes().begin(), input.sizes().end())});
+  const Mark mark = device_.DownloadInto(input, target);
+  return {.tensor = std::move(target), .mark = mark};
 }
 
 Status Reductions::Drain() {
@@ -149,7 +165,7 @@ Status Reductions::Sum(const Instruction& instruction,
   }
   if (values.empty()) {  // Another member has added what this one has.
     FillNeutral(output, master_, comm::ReduceOp::kSum);
-  } else {
+  } else if (values[0].data() != output.data()) {
     std::ranges::copy(values[0], output.begin());
   }
   return group_->AllReduce(output, master_, comm::ReduceOp::kSum, OptionsOf(instruction));

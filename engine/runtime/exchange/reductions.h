@@ -24,7 +24,7 @@ class Reductions {
   using MakeBuffer = std::function<at::Tensor(const graph::TensorType& type)>;
 
   /// `program`, `group` and `device` outlive this; `master`: the type of gradients. `make_buffer`
-  /// makes memory in which a sum is made in place.
+  /// makes memory in which a sum is made in place, and that other members reach.
   Reductions(const program::Program& program,
              DType master,
              comm::Communicator* group,
@@ -51,6 +51,9 @@ class Reductions {
     std::vector<Copied> mine = {};
   };
 
+  Copied Fetch(const program::Instruction& instruction,
+               const at::Tensor& input,
+               const at::Tensor& sum);
   Status Make(const std::vector<Part>& parts);
   Status MakeJoint(const std::vector<Part>& parts,
                    const std::vector<std::vector<std::span<const std::byte>>>& values);

@@ -4,10 +4,14 @@
 #include "tests/support/device/fake_device.h"
 
 #include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include "engine/runtime/device/tensor.h"
 #include "tests/support/device/contract.h"
@@ -17,6 +21,8 @@
 namespace heddle::runtime::testing {
 namespace {
 
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr Duration kPatience = std::chrono::seconds(20);
@@ -57,6 +63,144 @@ TEST(FakeDeviceTest, MemoryIsLimited) {
   most.reset();
   EXPECT_EQ(device.memory_in_use(), 0);
   EXPECT_NO_THROW(device.Empty(Floats(200'000)));
+}
+
+/// Memory of others, in whole pages.
+class Pages {
+ public:
+  Pages()
+      : memory_(static_cast<std::byte*>(
+            ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    EXPECT_NE(static_cast<void*>(memory_), MAP_FAILED);
+  }
+  ~Pages() { Free(); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+
+  void Free() {
+    if (memory_ != nullptr) {
+      ::munmap(std::exchange(memory_, nullptr), kBytes);
+    }
+  }
+  std::span<std::byte> bytes() const { return {memory_, kBytes}; }
+  /// Elements that lie `begin` elements behind the first one.
+  at::Tensor At(int64_t begin, int64_t elements) const {
+    return at::from_blob(memory_ + 4 * begin, {elements}, at::kFloat);
+  }
+
+ private:
+  static constexpr size_t kBytes = 4 * 4096;
+  std::byte* memory_;
+};
+
+TEST(FakeDeviceTest, CopiesOfUnregisteredMemoryAreCounted) {
+  FakeDevice device({});
+  const Pages pages;
+  const at::Tensor value = device.Upload(device.HostBuffer(Floats(100))).tensor;
+  device.DownloadInto(value, device.HostBuffer(Floats(100)));
+  {
+    auto registration = device.RegisterHost(pages.bytes());
+    ASSERT_TRUE(registration.ok());
+    EXPECT_EQ(device.registered(), 1);
+    EXPECT_TRUE(device.DownloadInto(value, pages.At(1000, 100)).Wait(After(kPatience)).ok());
+    device.Upload(pages.At(0, 4096));
+    EXPECT_TRUE(device.Drain(After(kPatience)).ok());
+    EXPECT_EQ(device.pageable_copies(), 0);
+  }
+  EXPECT_EQ(device.registered(), 0);
+  EXPECT_TRUE(device.DownloadInto(value, pages.At(0, 100)).Wait(After(kPatience)).ok());
+  device.Upload(pages.At(0, 100));
+  EXPECT_EQ(device.pageable_copies(), 2);
+  EXPECT_THAT(device.violations(), IsEmpty());
+
+  FakeDevice refusing({.registers = false});
+  EXPECT_EQ(refusing.RegisterHost(pages.bytes()).status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST(FakeDeviceTest, ARegistrationOutlivesItsCopies) {
+  for (const bool up : {false, true}) {
+    FakeDevice device({});
+    const Pages pages;
+    auto registration = device.RegisterHost(pages.bytes());
+    ASSERT_TRUE(registration.ok());
+    if (up) {
+      device.Upload(pages.At(0, 100));
+    } else {
+      device.DownloadInto(device.Empty(Floats(100)), pages.At(0, 100));
+    }
+    registration = std::shared_ptr<void>();
+    EXPECT_THAT(device.violations(), ElementsAre("a registration ended under a copy"));
+  }
+}
+
+TEST(FakeDeviceTest, ARegistrationEndsBeforeItsMemory) {
+  FakeDevice device({});
+  Pages pages;
+  auto registration = device.RegisterHost(pages.bytes());
+  ASSERT_TRUE(registration.ok());
+  EXPECT_THAT(device.violations(), IsEmpty());
+  pages.Free();
+  EXPECT_THAT(device.violations(), ElementsAre("registered memory was freed"));
+  registration = std::shared_ptr<void>();
+  EXPECT_THAT(device.violations(),
+              ElementsAre("registered memory was freed before its registration ended"));
+}
+
+TEST(FakeDeviceTest, RegisteredMemoryIsNotRegisteredAgain) {
+  FakeDevice device({});
+  const Pages pages;
+  const auto registration = device.RegisterHost(pages.bytes());
+  const auto again = device.RegisterHost(pages.bytes().subspan(4096));
+  EXPECT_THAT(device.violations(),
+              ElementsAre("registered memory was freed, and is registered again"));
+}
+
+// A piece of a slab that has another owner while a copy still uses it.
+TEST(FakeDeviceTest, MemoryIsNotUsedAgainUnderACopy) {
+  const auto what_is_seen = [](const std::function<void(FakeDevice&, const Pages&)>& use) {
+    FakeDevice device({});
+    const Pages pages;
+    const auto registration = device.RegisterHost(pages.bytes());
+    use(device, pages);
+    EXPECT_TRUE(device.Drain(After(kPatience)).ok());
+    return device.violations();
+  };
+  const auto down = [](FakeDevice& device, const at::Tensor& host) {
+    device.DownloadInto(device.Empty(Floats(host.numel())), host);
+  };
+  const std::string again = "memory of the host was used again under a copy";
+  EXPECT_THAT(what_is_seen([&](FakeDevice& device, const Pages& pages) {
+                down(device, pages.At(0, 100));
+                down(device, pages.At(99, 100));
+              }),
+              Contains(again));
+  EXPECT_THAT(what_is_seen([&](FakeDevice& device, const Pages& pages) {
+                device.Upload(pages.At(50, 1));
+                down(device, pages.At(0, 100));
+              }),
+              Contains(again));
+  EXPECT_THAT(what_is_seen([&](FakeDevice& device, const Pages& pages) {
+                down(device, pages.At(0, 100));
+                device.Upload(pages.At(50, 1));
+              }),
+              Contains(again));
+  EXPECT_THAT(what_is_seen([&](FakeDevice& device, const Pages& pages) {
+                down(device, pages.At(0, 100));
+                pages.bytes()[399] = std::byte{0};
+              }),
+              ElementsAre("the host changed a tensor before its download had ended"));
+  EXPECT_THAT(what_is_seen([&](FakeDevice& device, const Pages& pages) {
+                device.Upload(pages.At(0, 100));
+                pages.bytes()[399] = std::byte{1};
+              }),
+              ElementsAre("the host changed a tensor before its upload had ended"));
+  EXPECT_THAT(what_is_seen([&](FakeDevice& device, const Pages& pages) {
+                down(device, pages.At(0, 100));
+                down(device, pages.At(100, 100));
+                device.Upload(pages.At(200, 100));
+                device.Upload(pages.At(200, 100));
+              }),
+              IsEmpty());
 }
 
 // What the device says after an error, with a further copy.

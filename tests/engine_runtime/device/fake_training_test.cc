@@ -40,9 +40,15 @@ TrainingOptions OnFake(int64_t steps, const FakeOptions& fake) {
                 own.seed += static_cast<uint64_t>(rank);
                 return std::make_unique<FakeDevice>(own);
               },
+          .after_steps =
+              [](Device& device) {  // Weights come from, and go to, memory of others.
+                EXPECT_EQ(dynamic_cast<FakeDevice&>(device).pageable_copies(), 0);
+              },
           .look_at =
               [](Device& device) {
-                EXPECT_THAT(dynamic_cast<FakeDevice&>(device).violations(), IsEmpty());
+                const auto& own = dynamic_cast<FakeDevice&>(device);
+                EXPECT_THAT(own.violations(), IsEmpty());
+                EXPECT_EQ(own.registered(), 0);
                 EXPECT_EQ(device.memory_in_use(), 0);
               }};
 }

@@ -193,15 +193,27 @@ void Make(const Case& one, comm::Communicator& communicator) {
   const Bytes expected = ExpectedOf(one, position);
   ASSERT_EQ(layout.sent_bytes(), input.size());
   ASSERT_EQ(layout.received_bytes(), expected.size());
-  // What lies in the buffers before must not matter.
-  Bytes output(expected.size(), std::byte{0x7F});
-  Bytes scratch(layout.scratch_bytes(), std::byte{0x7F});
-  const Status status = layout.Run(
-      communicator, {.group = one.group, .tag = one.salt, .deadline = {}, .urgent = true}, input,
-      output, scratch);
-  ASSERT_TRUE(status.ok()) << status.ToString();
-  ASSERT_TRUE(output == expected);
-  ASSERT_TRUE(input == InputOf(one, position)) << "inputs stay";
+  for (const bool in_place : {false, true}) {
+    // What lies in the buffers before must not matter.
+    Bytes output(expected.size(), std::byte{0x7F});
+    Bytes scratch(layout.scratch_bytes(), std::byte{0x7F});
+    std::span<const std::byte> lies = input;
+    if (const auto offset = layout.input_offset(); in_place && offset.has_value()) {
+      const auto there =
+          std::span(scratch.empty() ? output : scratch).subspan(*offset, input.size());
+      std::ranges::copy(input, there.begin());
+      lies = there;
+    }
+    const Status status = layout.Run(communicator,
+                                     {.group = one.group,
+                                      .tag = 2 * one.salt + (in_place ? 1 : 0),
+                                      .deadline = {},
+                                      .urgent = true},
+                                     lies, output, scratch);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    ASSERT_TRUE(output == expected) << (in_place ? "in place" : "beside");
+    ASSERT_TRUE(input == InputOf(one, position)) << "inputs stay";
+  }
 }
 
 TEST(ExchangeLayoutTest, EveryMemberGetsWhatTheExchangeSays) {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
@@ -60,6 +62,7 @@ class Trial {
       SourcesMayGo();
       TargetsMayBeGiven();
       BuffersAreApart();
+      RegisteredMemoryServes();
       UploadsAreCopies();
       DrainWaitsForAll();
     }
@@ -203,6 +206,34 @@ class Trial {
     const at::Tensor one = HostNumbers(Size(), 1);
     const at::Tensor other = HostNumbers(Size(), 500);
     Expect(AreNumbers(one, 1, 1) && AreNumbers(other, 500, 1), "two buffers share memory");
+  }
+
+  // Also while nobody but the copies refers to it, beside other memory, and again once it was
+  // registered before.
+  void RegisteredMemoryServes() {
+    constexpr int64_t kElements = 1 << 14;
+    const auto memory = std::make_shared<std::vector<float>>(2 * kElements);
+    auto registration = device_.RegisterHost(std::as_writable_bytes(std::span(*memory)));
+    Expect(registration.ok() || registration.status().code() == StatusCode::kResourceExhausted,
+           "it refuses memory for another reason than that it has no room");
+    const auto half = [&](int64_t first) {
+      return at::from_blob(
+          memory->data() + first * kElements, {kElements},
+          [memory, kept = registration.ok() ? *registration : nullptr](void* /*data*/) {},
+          at::kFloat);
+    };
+    const auto lower = half(0);
+    Expect(device_.DownloadInto(Times(OnDevice(HostNumbers(kElements, 1)), 3), lower)
+               .Wait(After(kPatience))
+               .ok(),
+           "a download does not end");
+    Expect(AreNumbers(lower, 1, 3), "registered memory is not filled");
+    const at::Tensor value = OnDevice(lower);
+    const Mark mark = device_.DownloadInto(Times(value, 2), half(1));
+    registration = std::shared_ptr<void>();
+    Expect(mark.Wait(After(kPatience)).ok(), "a download does not end");
+    Expect(AreNumbers(half(1), 1, 6), "registered memory does not come back");
+    Expect(AreNumbers(lower, 1, 3), "a copy writes to registered memory of others");
   }
 
   void UploadsAreCopies() {

@@ -17,6 +17,12 @@ at::Tensor WithoutOwner(const at::Tensor& tensor) {
   return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(), tensor.options());
 }
 
+/// A tensor of the host and its use by a copy, which ends before the tensor goes.
+struct Used {
+  at::Tensor tensor;
+  std::shared_ptr<void> use;
+};
+
 }  // namespace
 
 class FakeDevice::State final : public Mark::State {
@@ -39,7 +45,7 @@ FakeDevice::FakeDevice(const FakeOptions& options)
              options.card),
       options_(options),
       memory_(std::make_shared<FakeMemory>(options.memory_bytes)),
-      pool_(std::make_shared<FakePool>()),
+      host_memory_(std::make_shared<FakeHostMemory>()),
       queues_(options, memory_, [this](Duration time) { clock().Add(time); }) {}
 
 at::Tensor FakeDevice::Empty(const graph::TensorType& type) {
@@ -55,7 +61,7 @@ at::Tensor FakeDevice::HostBuffer(const graph::TensorType& type) {
       static_cast<int64_t>(last_buffer_.nbytes()) >= type.bytes()) {
     return HostView(BytesOf(last_buffer_).first(static_cast<size_t>(type.bytes())), type);
   }
-  at::Tensor buffer = pool_->Take(type);
+  at::Tensor buffer = host_memory_->Buffer(type);
   if (Has(Fault::kBufferTwice)) {
     last_buffer_ = buffer;
   }
@@ -122,10 +128,10 @@ Copied FakeDevice::Upload(at::Tensor host) {
   at::Tensor value = memory_->Empty(
       {*FromScalarType(host.scalar_type()), Shape(host.sizes().begin(), host.sizes().end())});
   const uint64_t hash = Hash64(std::span<const std::byte>(BytesOf(host)));
-  pool_->Hold(host);
-  const at::Tensor source = Has(Fault::kUploadSourceFreed) ? WithoutOwner(host) : host;
-  const OperationPtr copy =
-      queues_.Put(Queue::kUp, false, [this, source, value, hash] { CopyUp(source, value, hash); });
+  const Used source{.tensor = Has(Fault::kUploadSourceFreed) ? WithoutOwner(host) : host,
+                    .use = host_memory_->Begin({BytesOf(host), FakeHostMemory::Access::kRead})};
+  const OperationPtr copy = queues_.Put(
+      Queue::kUp, false, [this, source, value, hash] { CopyUp(source.tensor, value, hash); });
   const Mark mark = Has(Fault::kUploadMarkEndsAtOnce) ? Mark() : MarkOf(copy);
   if (Has(Fault::kUploadMarkEndsAtOnce)) {
     Await(MarkOf(copy));
@@ -134,7 +140,6 @@ Copied FakeDevice::Upload(at::Tensor host) {
 }
 
 void FakeDevice::CopyUp(const at::Tensor& host, const at::Tensor& value, uint64_t hash) {
-  pool_->Release(host.data_ptr());
   if (Hash64(std::span<const std::byte>(BytesOf(host))) != hash) {
     Violate("the host changed a tensor before its upload had ended");
   }
@@ -161,11 +166,11 @@ Mark FakeDevice::DownloadInto(at::Tensor value, at::Tensor host) {
   if (!Has(Fault::kDownloadSkipped)) {
     Poison(BytesOf(host));
   }
-  pool_->Hold(host);
+  const Used target{.tensor = Has(Fault::kDownloadTargetFreed) ? WithoutOwner(host) : host,
+                    .use = host_memory_->Begin({BytesOf(host), FakeHostMemory::Access::kWrite})};
+  const at::Tensor source = Has(Fault::kDownloadSourceFreed) ? WithoutOwner(value) : value;
   const OperationPtr copy =
-      queues_.Put(Queue::kDown, false,
-                  CopyDown(Has(Fault::kDownloadSourceFreed) ? WithoutOwner(value) : value,
-                           Has(Fault::kDownloadTargetFreed) ? WithoutOwner(host) : host));
+      queues_.Put(Queue::kDown, false, [this, source, target] { CopyDown(source, target.tensor); });
   if (Has(Fault::kMarkEndsAtOnce)) {
     return {};
   }
@@ -176,18 +181,26 @@ Mark FakeDevice::DownloadInto(at::Tensor value, at::Tensor host) {
   return MarkOf(copy);
 }
 
-std::function<void()> FakeDevice::CopyDown(const at::Tensor& value, const at::Tensor& host) {
-  return [this, value, host] {
-    pool_->Release(host.data_ptr());
-    const bool lost = IsLostInThisCopy();
-    if (Has(Fault::kDownloadSkipped)) {
-      return;
-    }
-    const at::Tensor whole = value.contiguous();
-    const std::span<std::byte> from = BytesOf(whole);
-    const size_t bytes = lost || Has(Fault::kDownloadHalf) ? from.size() / 2 : from.size();
-    std::ranges::copy(from.first(bytes), BytesOf(host).begin());
-  };
+void FakeDevice::CopyDown(const at::Tensor& value, const at::Tensor& host) {
+  const std::span<std::byte> to = BytesOf(host);
+  if (!Has(Fault::kDownloadSkipped) && !IsPoisoned(to)) {
+    Violate("the host changed a tensor before its download had ended");
+  }
+  const bool lost = IsLostInThisCopy();
+  if (Has(Fault::kDownloadSkipped)) {
+    return;
+  }
+  const at::Tensor whole = value.contiguous();
+  const std::span<std::byte> from = BytesOf(whole);
+  const size_t bytes = lost || Has(Fault::kDownloadHalf) ? from.size() / 2 : from.size();
+  std::ranges::copy(from.first(bytes), to.begin());
+}
+
+Result<std::shared_ptr<void>> FakeDevice::RegisterHost(std::span<std::byte> memory) {
+  if (!options_.registers) {
+    return ResourceExhaustedError("the device registers no memory");
+  }
+  return host_memory_->Register(memory);
 }
 
 bool FakeDevice::IsLostInThisCopy() {
@@ -236,12 +249,9 @@ void FakeDevice::Violate(std::string what) {
 }
 
 std::vector<std::string> FakeDevice::violations() const {
-  const int64_t reused = pool_->reused();
+  std::vector<std::string> all = host_memory_->violations();
   const MutexLock lock(mutex_);
-  std::vector<std::string> all = violations_;
-  if (reused > 0) {
-    all.push_back(fmt::format("{} buffers were used again under a copy", reused));
-  }
+  all.insert(all.end(), violations_.begin(), violations_.end());
   return all;
 }
 

@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/mutex.h"
 #include "engine/runtime/device/device.h"
+#include "tests/support/device/fake_host_memory.h"
 #include "tests/support/device/fake_memory.h"
 #include "tests/support/device/fake_options.h"
 #include "tests/support/device/fake_queues.h"
@@ -34,12 +36,18 @@ class FakeDevice final : public Device {
   Copied Upload(at::Tensor host) override;
   Copied Download(at::Tensor value) override;
   Mark DownloadInto(at::Tensor value, at::Tensor host) override;
+  Result<std::shared_ptr<void>> RegisterHost(std::span<std::byte> memory) override;
   void Await(const Mark& mark) override;
   Status Drain(Deadline deadline) override;
   int64_t memory_in_use() const override;
   int64_t memory_peak() const override;
   void ForgetPeak() override;
 
+  /// How many ranges of the host's memory are registered.
+  int64_t registered() const { return host_memory_->registered(); }
+  /// How many copies there were from and to memory of the host that is neither registered nor a
+  /// HostBuffer. They are allowed, and slow on a card.
+  int64_t pageable_copies() const { return host_memory_->pageable_copies(); }
   /// What users of the device did that they must not do, a line each.
   std::vector<std::string> violations() const HEDDLE_EXCLUDES(mutex_);
 
@@ -49,14 +57,14 @@ class FakeDevice final : public Device {
   bool Has(Fault fault) const { return options_.fault == fault; }
   void PutWork(bool counted, std::function<void()> run);
   Mark MarkOf(OperationPtr operation);
-  std::function<void()> CopyDown(const at::Tensor& value, const at::Tensor& host);
+  void CopyDown(const at::Tensor& value, const at::Tensor& host);
   void CopyUp(const at::Tensor& host, const at::Tensor& value, uint64_t hash);
   bool IsLostInThisCopy();
   void Violate(std::string what) HEDDLE_EXCLUDES(mutex_);
 
   const FakeOptions options_;
   const std::shared_ptr<FakeMemory> memory_;
-  const std::shared_ptr<FakePool> pool_;
+  const std::shared_ptr<FakeHostMemory> host_memory_;
   at::Tensor last_buffer_;        ///< For kBufferTwice.
   OperationPtr late_;             ///< For kAwaitLate.
   std::vector<at::Tensor> kept_;  ///< For kMemoryKept.

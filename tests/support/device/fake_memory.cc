@@ -25,6 +25,10 @@ void Poison(std::span<std::byte> bytes) {
   std::memset(bytes.data(), 0xFF, bytes.size());
 }
 
+bool IsPoisoned(std::span<const std::byte> bytes) {
+  return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0xFF}; });
+}
+
 FakeMemory::FakeMemory(size_t bytes) {
   void* const memory = ::mmap(nullptr, WholePages(bytes), PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -99,50 +103,6 @@ int64_t FakeMemory::peak() const {
 void FakeMemory::ForgetPeak() {
   const MutexLock lock(mutex_);
   peak_ = in_use_;
-}
-
-at::Tensor FakePool::Take(const graph::TensorType& type) {
-  const size_t bytes = WholePages(static_cast<size_t>(type.bytes()));
-  std::vector<std::byte> memory;
-  {
-    const MutexLock lock(mutex_);
-    if (auto& free = free_[bytes]; !free.empty()) {
-      memory = std::move(free.back());
-      free.pop_back();
-      reused_ += held_.contains(memory.data()) ? 1 : 0;
-    }
-  }
-  memory.resize(bytes);
-  Poison(memory);
-  std::byte* const data = memory.data();
-  auto owner = std::make_shared<std::vector<std::byte>>(std::move(memory));
-  return at::from_blob(
-      data, type.shape,
-      [self = shared_from_this(), owner](void* /*data*/) { self->Give(std::move(*owner)); },
-      at::TensorOptions().dtype(ToScalarType(type.dtype)));
-}
-
-void FakePool::Give(std::vector<std::byte> memory) {
-  const MutexLock lock(mutex_);
-  free_[memory.size()].push_back(std::move(memory));
-}
-
-void FakePool::Hold(const at::Tensor& host) {
-  const MutexLock lock(mutex_);
-  ++held_[host.data_ptr()];
-}
-
-void FakePool::Release(const void* memory) {
-  const MutexLock lock(mutex_);
-  const auto found = held_.find(memory);
-  if (found != held_.end() && --found->second == 0) {
-    held_.erase(found);
-  }
-}
-
-int64_t FakePool::reused() const {
-  const MutexLock lock(mutex_);
-  return reused_;
 }
 
 }  // namespace heddle::runtime::testing

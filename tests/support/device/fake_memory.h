@@ -20,6 +20,7 @@ namespace heddle::runtime::testing {
 
 /// Bytes of which every floating-point number is a NaN, and every index is out of range.
 void Poison(std::span<std::byte> bytes);
+bool IsPoisoned(std::span<const std::byte> bytes);
 
 /// Thread: any; Open and Close from one.
 class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
@@ -49,27 +50,6 @@ class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
   int64_t peak_ HEDDLE_GUARDED_BY(mutex_) = 0;
   std::map<size_t, std::vector<std::byte*>> free_ HEDDLE_GUARDED_BY(mutex_);  ///< By size.
   std::vector<std::span<std::byte>> to_poison_ HEDDLE_GUARDED_BY(mutex_);
-};
-
-/// Buffers in ordinary memory that serve again, and copies that are under way from or to them.
-/// Thread: any.
-class FakePool : public std::enable_shared_from_this<FakePool> {
- public:
-  /// Poisoned.
-  at::Tensor Take(const graph::TensorType& type);
-  /// A copy uses the tensor's memory until Release of the same memory.
-  void Hold(const at::Tensor& host);
-  void Release(const void* memory);
-  /// How often a buffer was given out while a copy used it.
-  int64_t reused() const;
-
- private:
-  void Give(std::vector<std::byte> memory) HEDDLE_EXCLUDES(mutex_);
-
-  mutable Mutex mutex_;
-  std::map<size_t, std::vector<std::vector<std::byte>>> free_ HEDDLE_GUARDED_BY(mutex_);
-  std::map<const void*, int> held_ HEDDLE_GUARDED_BY(mutex_);
-  int64_t reused_ HEDDLE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace heddle::runtime::testing

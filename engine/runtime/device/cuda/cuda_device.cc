@@ -182,6 +182,10 @@ Mark CudaDevice::DownloadInto(at::Tensor value, at::Tensor host) {
   return queues_->MarkOf(Queue::kDown, std::move(kept));
 }
 
+Result<std::shared_ptr<void>> CudaDevice::RegisterHost(std::span<std::byte> memory) {
+  return LockInPlace(queues_->ordinal(), memory);
+}
+
 void CudaDevice::Await(const Mark& mark) {
   queues_->Await(Queue::kCompute, EventOf(mark));
 }

@@ -49,6 +49,20 @@ void PinnedPool::Give(void* memory, size_t bytes) {
   free_[bytes].push_back(memory);
 }
 
+Result<std::shared_ptr<void>> LockInPlace(int ordinal, std::span<std::byte> memory) {
+  static_cast<void>(cudaSetDevice(ordinal));
+  const cudaError_t code = cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable);
+  if (code != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // The caller does without it.
+    return ResourceExhaustedError("{} bytes of shared memory cannot be locked for the card: {}",
+                                  memory.size(), cudaGetErrorName(code));
+  }
+  return std::shared_ptr<void>(memory.data(), [ordinal](void* locked) {
+    static_cast<void>(cudaSetDevice(ordinal));      // Else the thread opens another card.
+    static_cast<void>(cudaHostUnregister(locked));  // CUDA may have ended before.
+  });
+}
+
 bool IsPinned(const void* address) {
   cudaPointerAttributes attributes{};
   if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
