@@ -101,16 +101,16 @@ TEST(FakeDeviceTest, CopiesOfUnregisteredMemoryAreCounted) {
   {
     auto registration = device.RegisterHost(pages.bytes());
     ASSERT_TRUE(registration.ok());
-    EXPECT_EQ(device.registered(), 1);
+    EXPECT_EQ(device.host_memory().registered(), 1);
     EXPECT_TRUE(device.DownloadInto(value, pages.At(1000, 100)).Wait(After(kPatience)).ok());
     device.Upload(pages.At(0, 4096));
     EXPECT_TRUE(device.Drain(After(kPatience)).ok());
-    EXPECT_EQ(device.pageable_copies(), 0);
+    EXPECT_EQ(device.host_memory().pageable_copies(), 0);
   }
-  EXPECT_EQ(device.registered(), 0);
+  EXPECT_EQ(device.host_memory().registered(), 0);
   EXPECT_TRUE(device.DownloadInto(value, pages.At(0, 100)).Wait(After(kPatience)).ok());
   device.Upload(pages.At(0, 100));
-  EXPECT_EQ(device.pageable_copies(), 2);
+  EXPECT_EQ(device.host_memory().pageable_copies(), 2);
   EXPECT_THAT(device.violations(), IsEmpty());
 
   FakeDevice refusing({.registers = false});

@@ -42,13 +42,13 @@ TrainingOptions OnFake(int64_t steps, const FakeOptions& fake) {
               },
           .after_steps =
               [](Device& device) {  // Weights come from, and go to, memory of others.
-                EXPECT_EQ(dynamic_cast<FakeDevice&>(device).pageable_copies(), 0);
+                EXPECT_EQ(dynamic_cast<FakeDevice&>(device).host_memory().pageable_copies(), 0);
               },
           .look_at =
               [](Device& device) {
                 const auto& own = dynamic_cast<FakeDevice&>(device);
                 EXPECT_THAT(own.violations(), IsEmpty());
-                EXPECT_EQ(own.registered(), 0);
+                EXPECT_EQ(own.host_memory().registered(), 0);
                 EXPECT_EQ(device.memory_in_use(), 0);
               }};
 }

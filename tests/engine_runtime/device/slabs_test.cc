@@ -47,27 +47,27 @@ class SlabsTest : public ::testing::Test {
 TEST_F(SlabsTest, EachIsRegisteredOnceAndUntilItGoes) {
   FakeDevice device({.seed = heddle::testing::TestSeed()});
   auto tensors = std::make_unique<SharedTensors>(*endpoint_, device);
-  EXPECT_EQ(device.registered(), 0);
+  EXPECT_EQ(device.host_memory().registered(), 0);
   constexpr int64_t kElements = int64_t{3} << 20;  // 12 MiB: one in a slab.
   at::Tensor one = tensors->Empty(Floats(kElements));
-  EXPECT_EQ(device.registered(), 1);
+  EXPECT_EQ(device.host_memory().registered(), 1);
   const at::Tensor small = tensors->Empty(Floats(kLarge));
-  EXPECT_EQ(device.registered(), 1) << "in the rest of the slab";
+  EXPECT_EQ(device.host_memory().registered(), 1) << "in the rest of the slab";
   at::Tensor other = tensors->Empty(Floats(kElements));
-  EXPECT_EQ(device.registered(), 2);
+  EXPECT_EQ(device.host_memory().registered(), 2);
   one.reset();
   one = tensors->Empty(Floats(kElements));
-  EXPECT_EQ(device.registered(), 2) << "it serves again";
+  EXPECT_EQ(device.host_memory().registered(), 2) << "it serves again";
   // The copies alone keep the slabs.
   device.Upload(std::move(one));
   const Mark down = device.DownloadInto(device.Empty(Floats(kElements)), std::move(other));
   tensors.reset();
   const_cast<at::Tensor&>(small).reset();
-  EXPECT_EQ(device.registered(), 2);
+  EXPECT_EQ(device.host_memory().registered(), 2);
   EXPECT_TRUE(down.Wait(After(kPatience)).ok());
   EXPECT_TRUE(device.Drain(After(kPatience)).ok());
-  EXPECT_EQ(device.registered(), 0);
-  EXPECT_EQ(device.pageable_copies(), 0);
+  EXPECT_EQ(device.host_memory().registered(), 0);
+  EXPECT_EQ(device.host_memory().pageable_copies(), 0);
   EXPECT_THAT(device.violations(), IsEmpty());
 }
 
@@ -75,9 +75,9 @@ TEST_F(SlabsTest, SmallTensorsAndThoseWithoutASlabAreTheDevicesBuffers) {
   FakeDevice device({});
   SharedTensors tensors(*endpoint_, device);
   device.Upload(tensors.Empty(Floats(10)));
-  EXPECT_EQ(device.registered(), 0);
+  EXPECT_EQ(device.host_memory().registered(), 0);
   EXPECT_TRUE(device.Drain(After(kPatience)).ok());
-  EXPECT_EQ(device.pageable_copies(), 0);
+  EXPECT_EQ(device.host_memory().pageable_copies(), 0);
 }
 
 TEST_F(SlabsTest, ADeviceMayOutliveTheLastTensorOnly) {
@@ -100,8 +100,8 @@ TEST_F(SlabsTest, SlabsThatAreNotRegisteredServe) {
   const at::Tensor back = tensors.Empty(Floats(kLarge));
   EXPECT_TRUE(device.DownloadInto(up.tensor, back).Wait(After(kPatience)).ok());
   EXPECT_TRUE(back.equal(host));
-  EXPECT_EQ(device.pageable_copies(), 2);
-  EXPECT_EQ(device.registered(), 0);
+  EXPECT_EQ(device.host_memory().pageable_copies(), 2);
+  EXPECT_EQ(device.host_memory().registered(), 0);
 }
 
 /// A model whose embeddings and whose activations are large enough for slabs.
@@ -182,14 +182,14 @@ TEST_P(SlabTrainingTest, NothingThatIsSentPassesThroughOtherMemory) {
                .after_steps =
                    [&](Device& device) {
                      const auto& own = dynamic_cast<FakeDevice&>(device);
-                     EXPECT_EQ(own.registered() > 0, registers && in_slabs);
-                     EXPECT_EQ(own.pageable_copies() > 0, !registers && in_slabs);
+                     EXPECT_EQ(own.host_memory().registered() > 0, registers && in_slabs);
+                     EXPECT_EQ(own.host_memory().pageable_copies() > 0, !registers && in_slabs);
                    },
                .look_at =
                    [](Device& device) {
                      const auto& own = dynamic_cast<FakeDevice&>(device);
                      EXPECT_THAT(own.violations(), IsEmpty());
-                     EXPECT_EQ(own.registered(), 0);
+                     EXPECT_EQ(own.host_memory().registered(), 0);
                      EXPECT_EQ(device.memory_in_use(), 0);
                    }});
     ASSERT_TRUE(fake.status.ok()) << fake.status.ToString();

@@ -130,26 +130,18 @@ Copied FakeDevice::Upload(at::Tensor host) {
   const uint64_t hash = Hash64(std::span<const std::byte>(BytesOf(host)));
   const Used source{.tensor = Has(Fault::kUploadSourceFreed) ? WithoutOwner(host) : host,
                     .use = host_memory_->Begin({BytesOf(host), FakeHostMemory::Access::kRead})};
-  const OperationPtr copy = queues_.Put(
-      Queue::kUp, false, [this, source, value, hash] { CopyUp(source.tensor, value, hash); });
+  const OperationPtr copy = queues_.Put(Queue::kUp, false, [this, source, value, hash] {
+    const std::span<const std::byte> from = BytesOf(source.tensor);
+    if (Hash64(from) != hash) {
+      Violate("the host changed a tensor before its upload had ended");
+    }
+    Copy(from, BytesOf(value), Fault::kUploadSkipped, Fault::kUploadHalf);
+  });
   const Mark mark = Has(Fault::kUploadMarkEndsAtOnce) ? Mark() : MarkOf(copy);
   if (Has(Fault::kUploadMarkEndsAtOnce)) {
     Await(MarkOf(copy));
   }
   return {.tensor = std::move(value), .mark = mark};
-}
-
-void FakeDevice::CopyUp(const at::Tensor& host, const at::Tensor& value, uint64_t hash) {
-  if (Hash64(std::span<const std::byte>(BytesOf(host))) != hash) {
-    Violate("the host changed a tensor before its upload had ended");
-  }
-  const bool lost = IsLostInThisCopy();
-  if (Has(Fault::kUploadSkipped)) {
-    return;
-  }
-  const std::span<std::byte> from = BytesOf(host);
-  const size_t bytes = lost || Has(Fault::kUploadHalf) ? from.size() / 2 : from.size();
-  std::ranges::copy(from.first(bytes), BytesOf(value).begin());
 }
 
 Copied FakeDevice::Download(at::Tensor value) {
@@ -169,8 +161,14 @@ Mark FakeDevice::DownloadInto(at::Tensor value, at::Tensor host) {
   const Used target{.tensor = Has(Fault::kDownloadTargetFreed) ? WithoutOwner(host) : host,
                     .use = host_memory_->Begin({BytesOf(host), FakeHostMemory::Access::kWrite})};
   const at::Tensor source = Has(Fault::kDownloadSourceFreed) ? WithoutOwner(value) : value;
-  const OperationPtr copy =
-      queues_.Put(Queue::kDown, false, [this, source, target] { CopyDown(source, target.tensor); });
+  const OperationPtr copy = queues_.Put(Queue::kDown, false, [this, source, target] {
+    const std::span<std::byte> to = BytesOf(target.tensor);
+    if (!Has(Fault::kDownloadSkipped) && !IsPoisoned(to)) {
+      Violate("the host changed a tensor before its download had ended");
+    }
+    const at::Tensor whole = source.contiguous();
+    Copy(BytesOf(whole), to, Fault::kDownloadSkipped, Fault::kDownloadHalf);
+  });
   if (Has(Fault::kMarkEndsAtOnce)) {
     return {};
   }
@@ -181,21 +179,6 @@ Mark FakeDevice::DownloadInto(at::Tensor value, at::Tensor host) {
   return MarkOf(copy);
 }
 
-void FakeDevice::CopyDown(const at::Tensor& value, const at::Tensor& host) {
-  const std::span<std::byte> to = BytesOf(host);
-  if (!Has(Fault::kDownloadSkipped) && !IsPoisoned(to)) {
-    Violate("the host changed a tensor before its download had ended");
-  }
-  const bool lost = IsLostInThisCopy();
-  if (Has(Fault::kDownloadSkipped)) {
-    return;
-  }
-  const at::Tensor whole = value.contiguous();
-  const std::span<std::byte> from = BytesOf(whole);
-  const size_t bytes = lost || Has(Fault::kDownloadHalf) ? from.size() / 2 : from.size();
-  std::ranges::copy(from.first(bytes), to.begin());
-}
-
 Result<std::shared_ptr<void>> FakeDevice::RegisterHost(std::span<std::byte> memory) {
   if (!options_.registers) {
     return ResourceExhaustedError("the device registers no memory");
@@ -203,12 +186,17 @@ Result<std::shared_ptr<void>> FakeDevice::RegisterHost(std::span<std::byte> memo
   return host_memory_->Register(memory);
 }
 
-bool FakeDevice::IsLostInThisCopy() {
-  if (++copies_ != options_.lost_in_copy) {
-    return false;
+void FakeDevice::Copy(std::span<const std::byte> from,
+                      std::span<std::byte> to,
+                      Fault skipped,
+                      Fault half) {
+  const bool lost = ++copies_ == options_.lost_in_copy;
+  if (lost) {
+    queues_.Fail(InternalError("the device is gone"));
   }
-  queues_.Fail(InternalError("the device is gone"));
-  return true;
+  if (!Has(skipped)) {
+    std::ranges::copy(from.first(lost || Has(half) ? from.size() / 2 : from.size()), to.begin());
+  }
 }
 
 void FakeDevice::Await(const Mark& mark) {

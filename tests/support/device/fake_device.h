@@ -43,11 +43,7 @@ class FakeDevice final : public Device {
   int64_t memory_peak() const override;
   void ForgetPeak() override;
 
-  /// How many ranges of the host's memory are registered.
-  int64_t registered() const { return host_memory_->registered(); }
-  /// How many copies there were from and to memory of the host that is neither registered nor a
-  /// HostBuffer. They are allowed, and slow on a card.
-  int64_t pageable_copies() const { return host_memory_->pageable_copies(); }
+  const FakeHostMemory& host_memory() const { return *host_memory_; }
   /// What users of the device did that they must not do, a line each.
   std::vector<std::string> violations() const HEDDLE_EXCLUDES(mutex_);
 
@@ -57,9 +53,7 @@ class FakeDevice final : public Device {
   bool Has(Fault fault) const { return options_.fault == fault; }
   void PutWork(bool counted, std::function<void()> run);
   Mark MarkOf(OperationPtr operation);
-  void CopyDown(const at::Tensor& value, const at::Tensor& host);
-  void CopyUp(const at::Tensor& host, const at::Tensor& value, uint64_t hash);
-  bool IsLostInThisCopy();
+  void Copy(std::span<const std::byte> from, std::span<std::byte> to, Fault skipped, Fault half);
   void Violate(std::string what) HEDDLE_EXCLUDES(mutex_);
 
   const FakeOptions options_;

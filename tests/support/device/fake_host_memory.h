@@ -37,7 +37,8 @@ class FakeHostMemory : public std::enable_shared_from_this<FakeHostMemory> {
 
   /// How many ranges are registered.
   int64_t registered() const;
-  /// How many copies there were of memory that is neither registered nor the device's own.
+  /// How many copies there were of memory that is neither registered nor the device's own. They are
+  /// allowed, and slow on a card.
   int64_t pageable_copies() const;
   /// What users of the memory did that they must not do, a line each.
   std::vector<std::string> violations() const;
