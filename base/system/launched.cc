@@ -24,6 +24,14 @@ std::optional<int> Number(const EnvironmentLookup& lookup, const char* name) {
   return value;
 }
 
+// Higher ones are no rank on one machine.
+constexpr int kMostLocalRank = 65'535;
+
+int LocalRank(const EnvironmentLookup& lookup, const char* name) {
+  const int rank = Number(lookup, name).value_or(0);
+  return rank <= kMostLocalRank ? rank : 0;
+}
+
 struct Variables {
   const char* launcher;
   const char* rank;
@@ -55,7 +63,7 @@ std::optional<Launched> FindLauncher(const EnvironmentLookup& lookup) {
     return Launched{.launcher = variables.launcher,
                     .rank = *rank,
                     .size = size,
-                    .local_rank = Number(lookup, variables.local_rank).value_or(0)};
+                    .local_rank = LocalRank(lookup, variables.local_rank)};
   }
   return std::nullopt;
 }

@@ -14,7 +14,7 @@ struct Launched {
   std::string launcher;  ///< "mpirun", "pmix", "pmi" or "srun".
   int rank = 0;          ///< Rank among the processes that were started together.
   int size = 0;          ///< Number of those processes; 0: the launcher does not set it.
-  int local_rank = 0;    ///< Rank among those of this machine; 0: the launcher does not set it.
+  int local_rank = 0;    ///< Rank among those of this machine, below 65,536; 0: also if not set.
 };
 
 using EnvironmentLookup = std::function<const char*(const char* name)>;

@@ -28,7 +28,7 @@ bool WaitUntilReadable(int fd, Deadline deadline) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Now()).count();
     pollfd polled = {.fd = fd, .events = POLLIN, .revents = 0};
     const int ready = ::poll(&polled, 1, static_cast<int>(std::clamp<int64_t>(left, 0, 60'000)));
-    if (ready > 0 || (ready == 0 && Now() >= deadline)) {
+    if (ready > 0 || Now() >= deadline) {
       return ready > 0;
     }
   }

@@ -52,10 +52,12 @@ std::string AskingProgram() {
   return FileExists(beside) ? beside : HEDDLE_CARDS_PROGRAM;
 }
 
-int64_t NumberIn(std::string_view text) {
+// Nothing: it is no number from 0 on.
+std::optional<int64_t> NumberIn(std::string_view text) {
   int64_t number = 0;
-  std::from_chars(text.begin(), text.end(), number);
-  return number;
+  const auto parsed = std::from_chars(text.begin(), text.end(), number);
+  const bool is_whole = parsed.ec == std::errc() && parsed.ptr == text.end() && number >= 0;
+  return is_whole ? std::optional(number) : std::nullopt;
 }
 
 std::vector<std::string> WordsOf(std::string_view line) {
@@ -74,37 +76,78 @@ std::vector<std::string> WordsOf(std::string_view line) {
 struct Told {
   bool none = false;  ///< There is no NVML.
   bool whole = false;
-  std::optional<size_t> count;
+  std::optional<int64_t> count;
   Cards cards;
 };
 
-Told ReadTold(const std::string& text) {
+// More cards than a machine has.
+constexpr int64_t kMostCards = 4096;
+constexpr size_t kMostShown = 60;  // Bytes of a line.
+
+bool ReadCard(const std::vector<std::string>& words, Told& told) {
+  const auto memory = NumberIn(words[2]);
+  const auto free = NumberIn(words[3]);
+  if (!memory || !free || std::ssize(told.cards.list) >= told.count.value_or(0)) {
+    return false;
+  }
+  told.cards.list.push_back({.name = words[1],
+                             .memory_bytes = *memory,
+                             .free_bytes = *free,
+                             .fault = words[6],
+                             .bus_id = words[4],
+                             .uuid = words[5]});
+  return true;
+}
+
+bool ReadPart(const std::vector<std::string>& words, Told& told) {
+  const auto memory = NumberIn(words[2]);
+  const auto free = NumberIn(words[3]);
+  if (!memory || !free || told.cards.list.empty()) {
+    return false;
+  }
+  told.cards.list.back().slices.push_back(
+      {.name = words[1], .memory_bytes = *memory, .free_bytes = *free, .uuid = words[4]});
+  return true;
+}
+
+// False: the line is not one of heddle-cards (engine/machine/main).
+bool ReadLine(const std::vector<std::string>& words, Told& told) {
+  const std::string& kind = words[0];
+  if (kind == "none" && words.size() == 1) {
+    told.none = true;
+  } else if (kind == "fault" && words.size() == 2) {
+    told.cards.fault = words[1];
+  } else if (kind == "driver" && words.size() == 2) {
+    told.cards.driver = words[1];
+  } else if (kind == "count" && words.size() == 2) {
+    told.count = NumberIn(words[1]);
+    return told.count.value_or(kMostCards + 1) <= kMostCards;
+  } else if (kind == "card" && words.size() == 7) {
+    return ReadCard(words, told);
+  } else if (kind == "part" && words.size() == 5) {
+    return ReadPart(words, told);
+  } else {
+    return kind == "end" && words.size() == 1 && std::ssize(told.cards.list) == told.count;
+  }
+  return true;
+}
+
+// `whole`: so is the last line.
+Told ReadTold(const std::string& text, bool whole) {
   Told told;
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::vector<std::string> words = WordsOf(line);
-    if (words[0] == "none") {
-      told.none = true;
-    } else if (words[0] == "fault" && words.size() == 2) {
-      told.cards.fault = words[1];
-    } else if (words[0] == "driver" && words.size() == 2) {
-      told.cards.driver = words[1];
-    } else if (words[0] == "count" && words.size() == 2) {
-      told.count = static_cast<size_t>(NumberIn(words[1]));
-    } else if (words[0] == "card" && words.size() == 7) {
-      told.cards.list.push_back({.name = words[1],
-                                 .memory_bytes = NumberIn(words[2]),
-                                 .free_bytes = NumberIn(words[3]),
-                                 .fault = words[6],
-                                 .bus_id = words[4],
-                                 .uuid = words[5]});
-    } else if (words[0] == "part" && words.size() == 5 && !told.cards.list.empty()) {
-      told.cards.list.back().slices.push_back({.name = words[1],
-                                               .memory_bytes = NumberIn(words[2]),
-                                               .free_bytes = NumberIn(words[3]),
-                                               .uuid = words[4]});
+  for (std::string line; !told.whole && std::getline(lines, line);) {
+    if (lines.eof() && !whole) {
+      break;
     }
-    told.whole = told.whole || words[0] == "end" || told.none || !told.cards.fault.empty();
+    const std::vector<std::string> words = WordsOf(line);
+    if (!ReadLine(words, told)) {
+      told.cards.fault = fmt::format(
+          "heddle-cards, which asks it, wrote '{}', which is not understood: it has to come from "
+          "the same build as this program",
+          line.substr(0, kMostShown));
+    }
+    told.whole = words[0] == "end" || told.none || !told.cards.fault.empty();
   }
   return told;
 }
@@ -112,12 +155,13 @@ Told ReadTold(const std::string& text) {
 // Notes that NVML told no more, and why: at the card that it was asked for, or for all.
 void NoteUntold(const std::string& why, Told& told) {
   std::vector<Card>& list = told.cards.list;
-  if (!told.count || list.size() >= *told.count) {
+  const size_t at = list.size();
+  const auto count = static_cast<size_t>(told.count.value_or(0));
+  if (at >= count) {
     told.cards.fault = why;
     return;
   }
-  const size_t at = list.size();
-  list.resize(*told.count);
+  list.resize(count);
   for (size_t i = at; i < list.size(); ++i) {
     list[i].fault = i == at ? "it does not answer: " + why
                             : fmt::format("it was not asked, for cuda:{} does not answer", at);
@@ -126,14 +170,15 @@ void NoteUntold(const std::string& why, Told& told) {
 
 Told AskNvml(const CardSources& sources) {
   const Duration limit = LimitOf(sources);
-  const Result<ProgramAnswer> answer = AskProgram({AskingProgram(), sources.nvml}, limit);
+  const std::string program = sources.program.empty() ? AskingProgram() : sources.program;
+  const Result<ProgramAnswer> answer = AskProgram({program, sources.nvml}, limit);
   Told told;
   if (!answer.ok()) {
     told.cards.fault = fmt::format("heddle-cards, which asks it and belongs beside heddle: {}",
                                    answer.status().message());
     return told;
   }
-  told = ReadTold(answer->output);
+  told = ReadTold(answer->output, answer->end == "exit code 0");
   if (!told.whole) {
     NoteUntold(
         answer->timed_out

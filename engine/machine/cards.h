@@ -42,6 +42,8 @@ struct CardSources {
   std::string nvml = "libnvidia-ml.so.1";    ///< A library, found as dlopen finds it.
   std::string proc = "/proc/driver/nvidia";  ///< What the driver's kernel module tells.
   Duration limit = {};  ///< How long NVML may take; zero: HEDDLE_NVML_TIMEOUT seconds, or 30.
+  std::string program =
+      "";  ///< That asks NVML; empty: heddle-cards, which belongs to this program.
 };
 
 /// Returns the cards of NVML, or, where it cannot be loaded or does not answer, those that the

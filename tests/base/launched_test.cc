@@ -40,6 +40,15 @@ TEST(LaunchedTest, EachLauncherSaysItInItsOwnWords) {
   EXPECT_EQ(pmix->local_rank, 0);
 }
 
+TEST(LaunchedTest, AnImpossibleLocalRankIsNone) {
+  for (const char* const rank : {"65536", "2147483647", "99999999999", "-1", "1x", ""}) {
+    const auto mpirun = In({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_RANK", rank}});
+    ASSERT_TRUE(mpirun) << rank;
+    EXPECT_EQ(mpirun->local_rank, 0) << rank;
+  }
+  EXPECT_EQ(In({{"PMI_RANK", "0"}, {"MPI_LOCALRANKID", "65535"}})->local_rank, 65'535);
+}
+
 TEST(LaunchedTest, TheInnermostLauncherCounts) {
   const auto nested = In({{"OMPI_COMM_WORLD_RANK", "1"},
                           {"OMPI_COMM_WORLD_SIZE", "2"},

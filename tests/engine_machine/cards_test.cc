@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/system/file.h"
@@ -152,6 +153,49 @@ TEST_F(CardsTest, ACardAtWhichTheDriverHangsHidesNoneBeforeIt) {
 TEST_F(CardsTest, ADriverThatEndsItsProcessIsAFault) {
   Set("FAKE_NVML_INIT", "crash");
   EXPECT_THAT(FindCards(Nvml()).fault, HasSubstr("ended the program that asked it (signal 6)"));
+}
+
+// A program in the place of heddle-cards, which writes these lines.
+class AnswersTest : public CardsTest {
+ protected:
+  Cards FindAfter(const std::string& lines, const std::string& end = "exit 0") {
+    const std::string path = folder_.path() + "/answers";
+    Write("answers", "#!/bin/sh\nprintf '" + lines + "'\n" + end + "\n");
+    EXPECT_EQ(::chmod(path.c_str(), 0700), 0);
+    return FindCards({.proc = folder_.path(), .program = path});
+  }
+};
+
+constexpr const char* kCard = "card\\tL4\\t1000\\t900\\t01\\tGPU-1\\t\\n";
+
+TEST_F(AnswersTest, AreTakenWhole) {
+  const Cards cards = FindAfter("driver\\t580.1\\ncount\\t1\\n" + std::string(kCard) + "end\\n");
+  EXPECT_EQ(cards.fault, "");
+  ASSERT_THAT(cards.list, SizeIs(1));
+  EXPECT_EQ(cards.list[0].memory_bytes, 1000);
+}
+
+TEST_F(AnswersTest, OfAnotherProgramAreAFault) {
+  const std::string card = kCard;
+  for (const std::string& lines :
+       {std::string("count\\t-1\\nend\\n"), std::string("count\\t4097\\nend\\n"),
+        std::string("count\\t99999999999999999999\\nend\\n"), std::string("count\\tmany\\n"),
+        "count\\t2\\n" + card + "end\\n", "count\\t1\\n" + card + card + "end\\n", card + "end\\n",
+        std::string("count\\t1\\ncard\\tL4\\tmuch\\t9\\t01\\tGPU-1\\t\\nend\\n"),
+        std::string("count\\t1\\ncard\\tL4\\t9\\t-9\\t01\\tGPU-1\\t\\nend\\n"),
+        std::string("count\\t1\\npart\\tMIG\\t9\\t9\\tMIG-1\\nend\\n"), std::string("end\\n"),
+        std::string("hello\\n")}) {
+    const Cards cards = FindAfter(lines);
+    EXPECT_THAT(cards.fault, HasSubstr("which is not understood")) << lines;
+    EXPECT_THAT(cards.list, IsEmpty()) << lines;
+  }
+}
+
+TEST_F(AnswersTest, ThatEndInALineAreNotBelieved) {
+  const Cards cards = FindAfter("count\\t1\\ncard\\tL4\\t10", "kill -9 $$");
+  EXPECT_EQ(cards.fault, "");
+  ASSERT_THAT(cards.list, SizeIs(1));
+  EXPECT_THAT(cards.list[0].fault, HasSubstr("(signal 9)"));
 }
 
 TEST_F(CardsTest, NoProcessIsLeftBehind) {

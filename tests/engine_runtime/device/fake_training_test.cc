@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/runtime/device/cpu_device.h"
+#include "tests/engine_runtime/device/kept_promises.h"
 #include "tests/engine_runtime/training.h"
 #include "tests/support/device/fake_device.h"
 #include "tests/support/seed.h"
@@ -44,13 +45,7 @@ TrainingOptions OnFake(int64_t steps, const FakeOptions& fake) {
               [](Device& device) {  // Weights come from, and go to, memory of others.
                 EXPECT_EQ(dynamic_cast<FakeDevice&>(device).host_memory().pageable_copies(), 0);
               },
-          .look_at =
-              [](Device& device) {
-                const auto& own = dynamic_cast<FakeDevice&>(device);
-                EXPECT_THAT(own.violations(), IsEmpty());
-                EXPECT_EQ(own.host_memory().registered(), 0);
-                EXPECT_EQ(device.memory_in_use(), 0);
-              }};
+          .look_at = ExpectKeptPromises};
 }
 
 void ExpectSameBits(const Trained& fake, const Trained& processor) {

@@ -14,6 +14,7 @@
 #include "engine/runtime/device/cpu_device.h"
 #include "engine/runtime/shared_tensors.h"
 #include "metrics/registry.h"
+#include "tests/engine_runtime/device/kept_promises.h"
 #include "tests/engine_runtime/training.h"
 #include "tests/support/device/fake_device.h"
 #include "tests/support/graph/layouts.h"
@@ -185,13 +186,7 @@ TEST_P(SlabTrainingTest, NothingThatIsSentPassesThroughOtherMemory) {
                      EXPECT_EQ(own.host_memory().registered() > 0, registers && in_slabs);
                      EXPECT_EQ(own.host_memory().pageable_copies() > 0, !registers && in_slabs);
                    },
-               .look_at =
-                   [](Device& device) {
-                     const auto& own = dynamic_cast<FakeDevice&>(device);
-                     EXPECT_THAT(own.violations(), IsEmpty());
-                     EXPECT_EQ(own.host_memory().registered(), 0);
-                     EXPECT_EQ(device.memory_in_use(), 0);
-                   }});
+               .look_at = ExpectKeptPromises});
     ASSERT_TRUE(fake.status.ok()) << fake.status.ToString();
     EXPECT_EQ(fake.losses, processor.losses);
     EXPECT_EQ(fake.masters, processor.masters);
