@@ -188,8 +188,9 @@ void Member::State::OnMessage(const wire::ToWorker& message, Time now, MemberOut
 }
 
 void Member::State::OnRefused(const wire::Refused& refused, Time now, MemberOutbox& out) {
-  if (refused.rejoins() && refused.permanent() && leaving.empty()) {
-    return out.BeginAnew("refused by the coordinator: " + refused.reason());
+  if (refused.rejoins() && refused.permanent()) {
+    const std::string reason = "refused by the coordinator: " + refused.reason();
+    return leaving.empty() ? out.BeginAnew(reason) : out.Exit(0, reason);
   }
   if (refused.permanent()) {
     return out.Exit(2, "refused by the coordinator: " + refused.reason());

@@ -129,6 +129,14 @@ Roster::Answer Roster::Judge(const wire::Hello& hello, bool ended, Time now, Dur
             .reason = fmt::format("stale worker: it belongs to generation {}", hello.generation()),
             .rejoins = true};
   }
+  if (!hello.job_id().empty()) {
+    // It cannot take part as it is, and whoever asks for its leave in the meantime means the process
+    // that comes after it.
+    return {.kind = Kind::kRefuse,
+            .reason =
+                "stale worker: it belongs to this job as it was submitted before, or was given up",
+            .rejoins = true};
+  }
   if (known == nullptr) {
     return {Kind::kJoin};
   }

@@ -52,6 +52,18 @@ class ElsewhereMemberTest : public testing::Test {
   std::string job_id_ = "unsaid";
 };
 
+TEST_F(ElsewhereMemberTest, WhoLeavesAnywayEndsWhereItWouldHaveToBeginAnew) {
+  Welcome();
+  Tell(TerminateRequested{"SIGTERM"});
+  FromCoordinator event;
+  event.message.mutable_refused()->set_permanent(true);
+  event.message.mutable_refused()->set_rejoins(true);
+  Tell(event);
+  ASSERT_TRUE(exit_);
+  EXPECT_EQ(exit_->code, 0);
+  EXPECT_FALSE(exit_->begins_anew);
+}
+
 TEST_F(ElsewhereMemberTest, ItSaysOfWhichJobItIs) {
   Tell(StreamUp());
   EXPECT_EQ(job_id_, "");

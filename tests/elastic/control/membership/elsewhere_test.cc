@@ -56,5 +56,14 @@ TEST_F(ElsewhereTest, OfThisJobOneIsStaleAtOnce) {
   EXPECT_TRUE(refused.rejoins());
 }
 
+// Its process cannot take part, and nobody can ask it to leave before the next one is there.
+TEST_F(ElsewhereTest, OfThisJobAsItWasSubmittedBeforeOneBeginsAnew) {
+  Tell(Submitted{job_});
+  const wire::Refused refused = Stranger("job", 0);
+  EXPECT_TRUE(refused.permanent());
+  EXPECT_TRUE(refused.rejoins());
+  EXPECT_EQ(coordinator_.StatusAt(now_).workers_size(), 0);
+}
+
 }  // namespace
 }  // namespace heddle::elastic

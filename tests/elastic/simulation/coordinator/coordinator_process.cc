@@ -156,6 +156,9 @@ void CoordinatorProcess::Handle(const CoordinatorEvent& event) {
 void CoordinatorProcess::NoteAsked(const CoordinatorEvent& event) {
   const auto* drain = std::get_if<DrainRequested>(&event);
   const auto* cancel = std::get_if<DrainCancelled>(&event);
+  if (std::holds_alternative<SuspendRequested>(event)) {
+    cluster_.leaves.NoteSuspension();
+  }
   if (drain == nullptr && cancel == nullptr) {
     return;
   }

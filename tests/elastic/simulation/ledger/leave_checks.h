@@ -27,6 +27,8 @@ class LeaveChecks {
   void NoteStay(const std::string& key);
   /// The worker is told to end by its machine: no answer keeps it any more.
   void NoteNotice(const SimWorker& worker) { stays_.erase(worker.key); }
+  /// The job is asked to give up all its workers, those that were to stay, too.
+  void NoteSuspension() { stays_.clear(); }
   /// Checks a log event that says that a worker was let go, or is not to leave for now.
   void Take(const LogEvent& event);
   /// Checks that a worker that begins anew was not to leave.

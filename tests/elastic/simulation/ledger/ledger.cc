@@ -19,6 +19,7 @@ void Ledger::BeginEra(int64_t generation) {
   start_sent_.clear();
   run_after_.clear();
   last_snapshot_.clear();
+  in_force_.clear();
   refused_.clear();
   probed_.clear();
   begun_.clear();

@@ -94,11 +94,12 @@ class Ledger {
   std::map<int64_t, int64_t> begun_;           ///< The steps after which generations began.
   std::map<int64_t, int64_t> run_after_;       ///< As begun_, by the steps that members were told.
   std::map<int64_t, int64_t> last_snapshot_;   ///< The last valid one's step, by begun generation.
-  std::vector<SnapshotKey> refused_;           ///< Refused snapshots, not stored yet.
-  std::map<int64_t, std::string> probed_;      ///< The pair of each link request, by its number.
-  bool checkpoints_changed_ = false;  ///< The checkpoints, or which of them count, changed.
-  int64_t newest_halt_ = 0;           ///< The newest generation whose Halt was sent.
-  bool somebody_failed_ = false;      ///< A member of the newest generation reported it.
+  std::set<int64_t> in_force_;             ///< Generations that were stored as the one in force.
+  std::vector<SnapshotKey> refused_;       ///< Refused snapshots, not stored yet.
+  std::map<int64_t, std::string> probed_;  ///< The pair of each link request, by its number.
+  bool checkpoints_changed_ = false;       ///< The checkpoints, or which of them count, changed.
+  int64_t newest_halt_ = 0;                ///< The newest generation whose Halt was sent.
+  bool somebody_failed_ = false;           ///< A member of the newest generation reported it.
 };
 
 }  // namespace heddle::elastic

@@ -12,7 +12,8 @@
 namespace heddle::elastic {
 namespace {
 
-// So many generations may begin before the coordinator forgets the plan of one.
+// So many generations may be stored as the one in force before the coordinator forgets the plan of
+// one. Its Go need not have been sent: the coordinator may have crashed before.
 constexpr int64_t kPlansKept = 4;
 
 }  // namespace
@@ -65,6 +66,9 @@ void Ledger::CheckHolders(const wire::Prepare& prepare) {
 }
 
 void Ledger::NoteStored() {
+  if (const auto& stored = cluster_.store.state(); stored && stored->held) {
+    in_force_.insert(stored->held->number);
+  }
   for (const SnapshotKey& key : refused_) {
     int64_t& last = last_snapshot_.at(key.second);
     last = std::min(last, key.first - 1);
@@ -132,9 +136,9 @@ void Ledger::CheckNewest(const wire::Start& start) {
   }
   for (auto newest = present.rbegin(); newest != present.rend(); ++newest) {
     const auto& [key, owners] = *newest;
-    const auto began = last_snapshot_.find(key.second);
-    const bool known = key.first <= cluster_.coordinator.Describe().step() && !IsVoid(key) &&
-                       std::distance(began, last_snapshot_.end()) <= kPlansKept;
+    const auto since = std::distance(in_force_.lower_bound(key.second), in_force_.end());
+    const bool known =
+        key.first <= cluster_.coordinator.Describe().step() && !IsVoid(key) && since <= kPlansKept;
     if (known && static_cast<int>(owners.size()) == prepared_.at(key.second).members_size()) {
       cluster_.world.Count("complete snapshot");
       if (start.applied_step() < key.first ||
