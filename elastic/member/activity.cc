@@ -92,6 +92,7 @@ bool Activity::Start(const wire::Start& message, MemberOutbox& out) {
   }
   start_ = message;
   ready_.reset();
+  halt_owed_.reset();  // Who asked has begun anew and not asked again: nobody waits for the answer.
   stage_ = Moving();
   return true;
 }

@@ -248,6 +248,19 @@ TEST_F(ActivityTest, AHaltDuringAMoveTellsWhatWasMoved) {
   EXPECT_THAT(SaidAgain(), ElementsAre("halted"));
 }
 
+// The coordinator that asked has been started again, and begins another generation.
+TEST_F(ActivityTest, ALaterStartIsNotAnsweredWithAnOldHalt) {
+  Start(1);
+  Halt(2);
+  EXPECT_TRUE(Start(3));
+  EXPECT_THAT(taken_.Words(), ElementsAre("act"));
+  Moved(1);
+  EXPECT_THAT(taken_.Words(), IsEmpty()) << "the move that was given up";
+  Moved(3);
+  EXPECT_THAT(taken_.Words(), ElementsAre("ready"));
+  EXPECT_TRUE(activity_.AwaitsGo(3));
+}
+
 TEST_F(ActivityTest, TheFirstLossIsSaidOnceUntilAHalt) {
   Train(3);
   SeeLost(2);
