@@ -78,7 +78,7 @@ struct Told {
   Cards cards;
 };
 
-Told ReadTold(const std::string& text) {
+Told ReadTold(const std::string& text, const std::string& no_dma_buf) {
   Told told;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -97,12 +97,18 @@ Told ReadTold(const std::string& text) {
                                  .free_bytes = NumberIn(words[3]),
                                  .fault = words[6],
                                  .bus_id = words[4],
-                                 .uuid = words[5]});
+                                 .uuid = words[5],
+                                 .no_dma_buf = no_dma_buf});
     } else if (words[0] == "part" && words.size() == 5 && !told.cards.list.empty()) {
       told.cards.list.back().slices.push_back({.name = words[1],
                                                .memory_bytes = NumberIn(words[2]),
                                                .free_bytes = NumberIn(words[3]),
                                                .uuid = words[4]});
+    } else if (words[0] == "dma_buf" && words.size() == 3) {
+      const auto card = static_cast<size_t>(NumberIn(words[1]));
+      if (card < told.cards.list.size()) {
+        told.cards.list[card].no_dma_buf = words[2];
+      }
     }
     told.whole = told.whole || words[0] == "end" || told.none || !told.cards.fault.empty();
   }
@@ -126,14 +132,18 @@ void NoteUntold(const std::string& why, Told& told) {
 
 Told AskNvml(const CardSources& sources) {
   const Duration limit = LimitOf(sources);
-  const Result<ProgramAnswer> answer = AskProgram({AskingProgram(), sources.nvml}, limit);
+  std::vector<std::string> command = {AskingProgram(), sources.nvml};
+  if (!sources.cuda.empty()) {
+    command.push_back(sources.cuda);
+  }
+  const Result<ProgramAnswer> answer = AskProgram(command, limit);
   Told told;
   if (!answer.ok()) {
     told.cards.fault = fmt::format("heddle-cards, which asks it and belongs beside heddle: {}",
                                    answer.status().message());
     return told;
   }
-  told = ReadTold(answer->output);
+  told = ReadTold(answer->output, sources.cuda.empty() ? Card().no_dma_buf : "CUDA did not answer");
   if (!told.whole) {
     NoteUntold(
         answer->timed_out
