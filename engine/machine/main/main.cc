@@ -239,7 +239,7 @@ class CudaDriver {
              "and Linux 5.12";
     }
     if (value(kWritesOrdering) < kOrderedForOwner && (value(kFlushOptions) & kFlushByHost) == 0) {
-      return "kernels might read what was there before an RDMA device wrote";
+      return "kernels might read what was there before a network device wrote";
     }
     return "";
   }
