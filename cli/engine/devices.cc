@@ -24,7 +24,7 @@ std::string GiB(int64_t bytes) {
 struct Inventory {
   runtime::Arithmetic arithmetic = runtime::CpuArithmetic();
   int64_t memory_bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
-  machine::Cards cards = machine::FindCards();
+  machine::Cards cards = machine::FindCards({.cuda = "libcuda.so.1"});
 
   std::string WhyNot(size_t card) const {
     return machine::WhyNotCard(cards, static_cast<int>(card), machine::kThisBuild);
@@ -69,7 +69,10 @@ class Devices : public Command {
       const machine::Card& card = inventory.cards.list[i];
       const std::string why = inventory.WhyNot(i);
       row(fmt::format("cuda:{}", i), card.name, GiB(card.memory_bytes),
-          why.empty() ? fmt::format("{} free", GiB(card.free_bytes)) : "none: " + why);
+          why.empty()
+              ? fmt::format("{} free; {}", GiB(card.free_bytes),
+                            card.no_dma_buf.empty() ? "dma-buf" : "no dma-buf: " + card.no_dma_buf)
+              : "none: " + why);
       for (const machine::CardSlice& slice : card.slices) {
         row("  part", slice.name, GiB(slice.memory_bytes),
             fmt::format("{} free; by CUDA_VISIBLE_DEVICES={}", GiB(slice.free_bytes), slice.uuid));
@@ -103,6 +106,8 @@ class Devices : public Command {
                        {"free_bytes", card.free_bytes},
                        {"usable", why.empty()},
                        {"reason", why},
+                       {"dma_buf", card.no_dma_buf.empty()},
+                       {"dma_buf_reason", card.no_dma_buf},
                        {"parts", std::move(parts)}});
     }
     const nlohmann::ordered_json json = {

@@ -110,6 +110,15 @@ bool ReadPart(const std::vector<std::string>& words, Told& told) {
   return true;
 }
 
+bool ReadDmaBuf(const std::vector<std::string>& words, Told& told) {
+  const auto card = NumberIn(words[1]);
+  if (!card || *card >= std::ssize(told.cards.list)) {
+    return false;
+  }
+  told.cards.list[static_cast<size_t>(*card)].no_dma_buf = words[2];
+  return true;
+}
+
 // False: the line is not one of heddle-cards (engine/machine/main).
 bool ReadLine(const std::vector<std::string>& words, Told& told) {
   const std::string& kind = words[0];
@@ -126,8 +135,11 @@ bool ReadLine(const std::vector<std::string>& words, Told& told) {
     return ReadCard(words, told);
   } else if (kind == "part" && words.size() == 5) {
     return ReadPart(words, told);
+  } else if (kind == "dma_buf" && words.size() == 3) {
+    return ReadDmaBuf(words, told);
   } else {
-    return kind == "end" && words.size() == 1 && std::ssize(told.cards.list) == told.count;
+    told.whole = kind == "end" && words.size() == 1 && std::ssize(told.cards.list) == told.count;
+    return told.whole;
   }
   return true;
 }
@@ -136,7 +148,7 @@ bool ReadLine(const std::vector<std::string>& words, Told& told) {
 Told ReadTold(const std::string& text, bool whole) {
   Told told;
   std::istringstream lines(text);
-  for (std::string line; !told.whole && std::getline(lines, line);) {
+  for (std::string line; told.cards.fault.empty() && std::getline(lines, line);) {
     if (lines.eof() && !whole) {
       break;
     }
@@ -147,7 +159,7 @@ Told ReadTold(const std::string& text, bool whole) {
           "the same build as this program",
           line.substr(0, kMostShown));
     }
-    told.whole = words[0] == "end" || told.none || !told.cards.fault.empty();
+    told.whole = told.whole || told.none || !told.cards.fault.empty();
   }
   return told;
 }
@@ -170,8 +182,12 @@ void NoteUntold(const std::string& why, Told& told) {
 
 Told AskNvml(const CardSources& sources) {
   const Duration limit = LimitOf(sources);
-  const std::string program = sources.program.empty() ? AskingProgram() : sources.program;
-  const Result<ProgramAnswer> answer = AskProgram({program, sources.nvml}, limit);
+  std::vector<std::string> command = {sources.program.empty() ? AskingProgram() : sources.program,
+                                      sources.nvml};
+  if (!sources.cuda.empty()) {
+    command.push_back(sources.cuda);
+  }
+  const Result<ProgramAnswer> answer = AskProgram(command, limit);
   Told told;
   if (!answer.ok()) {
     told.cards.fault = fmt::format("heddle-cards, which asks it and belongs beside heddle: {}",
@@ -179,6 +195,11 @@ Told AskNvml(const CardSources& sources) {
     return told;
   }
   told = ReadTold(answer->output, answer->end == "exit code 0");
+  for (Card& card : told.cards.list) {
+    if (!sources.cuda.empty() && card.no_dma_buf == Card().no_dma_buf) {
+      card.no_dma_buf = "CUDA did not answer";
+    }
+  }
   if (!told.whole) {
     NoteUntold(
         answer->timed_out

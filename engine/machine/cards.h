@@ -28,6 +28,8 @@ struct Card {
   std::string bus_id = {};   ///< Its place on the bus, "0000:65:00.0"; empty: unknown.
   std::string uuid = {};     ///< "GPU-…", by which no other card is called; empty: unknown.
   std::vector<CardSlice> slices = {};  ///< Its parts; none: it is whole.
+  /// Why RDMA devices may not write to its memory (dma-buf); empty: the driver offers it.
+  std::string no_dma_buf = "CUDA was not asked";
 };
 
 /// The cards, and their driver.
@@ -39,11 +41,13 @@ struct Cards {
 
 /// Where the cards are looked for.
 struct CardSources {
-  std::string nvml = "libnvidia-ml.so.1";    ///< A library, found as dlopen finds it.
+  std::string nvml = "libnvidia-ml.so.1";  ///< A library, found as dlopen finds it.
+  /// CUDA's driver library, which is asked for Card::no_dma_buf; empty: it is not asked. It takes up
+  /// to some seconds to start.
+  std::string cuda = {};
   std::string proc = "/proc/driver/nvidia";  ///< What the driver's kernel module tells.
-  Duration limit = {};  ///< How long NVML may take; zero: HEDDLE_NVML_TIMEOUT seconds, or 30.
-  std::string program =
-      "";  ///< That asks NVML; empty: heddle-cards, which belongs to this program.
+  Duration limit = {};       ///< How long they may take; zero: HEDDLE_NVML_TIMEOUT seconds, or 30.
+  std::string program = {};  ///< That asks them; empty: heddle-cards, which belongs to this one.
 };
 
 /// Returns the cards of NVML, or, where it cannot be loaded or does not answer, those that the

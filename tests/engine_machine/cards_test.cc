@@ -31,6 +31,8 @@ class CardsTest : public ::testing::Test {
     Set("FAKE_NVML_HANG", "");
     Set("FAKE_NVML_DRIVER", "580.65.06");
     Set("FAKE_NVML_CARDS", "");
+    Set("FAKE_CUDA_INIT", "0");
+    Set("FAKE_CUDA_CARDS", "");
   }
 
   CardSources Nvml(Duration limit = {}) const {
@@ -89,6 +91,40 @@ TEST_F(CardsTest, ThePartsOfACardAreToldApart) {
   EXPECT_EQ(cards.list[1].slices[1].free_bytes, int64_t{12} << 20);
   EXPECT_EQ(cards.list[1].slices[0].uuid, "MIG-102");
   EXPECT_EQ(cards.list[1].slices[1].uuid, "MIG-202");
+}
+
+TEST_F(CardsTest, CudaTellsWhetherRdmaDevicesMayWriteToACard) {
+  Set("FAKE_NVML_CARDS", "a,9,9;b,9,9;c,9,9;d,9,9;e,9,9;f,9,9");
+  // Exported, ordered for, flushed by. A card that exports needs one of the other two.
+  Set("FAKE_CUDA_CARDS", "1,100,0;1,0,1;1,0,2;0,200,1;1,200,3");
+  CardSources sources = Nvml();
+  EXPECT_EQ(FindCards(sources).list.at(0).no_dma_buf, "CUDA was not asked");
+  sources.cuda = HEDDLE_FAKE_NVML;
+  const Cards cards = FindCards(sources);
+  ASSERT_THAT(cards.list, SizeIs(6));
+  EXPECT_EQ(cards.list[0].no_dma_buf, "");
+  EXPECT_EQ(cards.list[1].no_dma_buf, "");
+  EXPECT_THAT(cards.list[2].no_dma_buf, HasSubstr("what was there before"));
+  EXPECT_THAT(cards.list[3].no_dma_buf, HasSubstr("does not export"));
+  EXPECT_EQ(cards.list[4].no_dma_buf, "");
+  EXPECT_EQ(cards.list[5].no_dma_buf, "CUDA does not show the card");
+
+  Set("FAKE_CUDA_INIT", "100");
+  EXPECT_EQ(FindCards(sources).list.at(0).no_dma_buf, "CUDA does not start: error 100");
+  sources.cuda = "libc.so.6";
+  EXPECT_EQ(FindCards(sources).list.at(0).no_dma_buf, "libc.so.6 is missing");
+}
+
+TEST_F(CardsTest, CudaThatHangsHidesNoCard) {
+  Set("FAKE_NVML_CARDS", "NVIDIA L4,23034,22500");
+  Set("FAKE_CUDA_INIT", "hang");
+  CardSources sources = Nvml(std::chrono::seconds(4));
+  sources.cuda = HEDDLE_FAKE_NVML;
+  const Cards cards = FindCards(sources);
+  EXPECT_EQ(cards.fault, "");
+  ASSERT_THAT(cards.list, SizeIs(1));
+  EXPECT_EQ(cards.list[0].fault, "");
+  EXPECT_EQ(cards.list[0].no_dma_buf, "CUDA did not answer");
 }
 
 TEST_F(CardsTest, ALibraryThatIsNotNvmlIsNone) {
@@ -184,7 +220,7 @@ TEST_F(AnswersTest, OfAnotherProgramAreAFault) {
         std::string("count\\t1\\ncard\\tL4\\tmuch\\t9\\t01\\tGPU-1\\t\\nend\\n"),
         std::string("count\\t1\\ncard\\tL4\\t9\\t-9\\t01\\tGPU-1\\t\\nend\\n"),
         std::string("count\\t1\\npart\\tMIG\\t9\\t9\\tMIG-1\\nend\\n"), std::string("end\\n"),
-        std::string("hello\\n")}) {
+        std::string("count\\t0\\nend\\ndma_buf\\t0\\t\\n"), std::string("hello\\n")}) {
     const Cards cards = FindAfter(lines);
     EXPECT_THAT(cards.fault, HasSubstr("which is not understood")) << lines;
     EXPECT_THAT(cards.list, IsEmpty()) << lines;

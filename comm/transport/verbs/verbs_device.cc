@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -130,6 +131,17 @@ Status VerbsDevice::CheckPort() const {
              ? Status::Ok()
              : UnavailableError("RDMA device {} port {}: its state is {}", port_.device, port_.port,
                                 ::ibv_port_state_str(attributes.state));
+}
+
+Status VerbsDevice::CheckDmaBuf() const {
+  // The kernel looks for the descriptor only if the device's driver registers such memory.
+  constexpr int kNoFile = std::numeric_limits<int>::max();
+  constexpr size_t kBytes = 4096;
+  const VerbsHandle<ibv_mr> memory(
+      ::ibv_reg_dmabuf_mr(domain(), 0, kBytes, 0, kNoFile, IBV_ACCESS_LOCAL_WRITE));
+  const int error = errno;
+  return error == EBADF ? Status::Ok()
+                        : UnavailableError("{}", ErrnoError(error, "ibv_reg_dmabuf_mr").message());
 }
 
 int VerbsDevice::event_fd() const {

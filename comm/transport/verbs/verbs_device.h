@@ -60,6 +60,9 @@ class VerbsDevice {
 
   /// Checks that the port is active now. Errors: kUnavailable, with its state.
   Status CheckPort() const;
+  /// Whether the device could register memory of other devices, such as cards (dma-buf). Registers
+  /// nothing. Errors: kUnavailable, with the reason.
+  Status CheckDmaBuf() const;
 
   /// Descriptor that is ready to read when an asynchronous event is pending. The first connection
   /// that sees it calls Failure, which notifies every queue pair that the event concerns.

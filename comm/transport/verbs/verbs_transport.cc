@@ -46,6 +46,9 @@ class VerbsTransport final : public Transport {
   Status AddRail(const RdmaPort& port, const std::string& bind_host) {
     HEDDLE_ASSIGN_OR_RETURN(auto device, VerbsDevice::Open(port));
     HEDDLE_ASSIGN_OR_RETURN(auto listener, ListenTcp(port.ip.empty() ? bind_host : port.ip));
+    const Status dma_buf = device->CheckDmaBuf();
+    LogInfo("RDMA port {}: {}", port.name(),
+            dma_buf.ok() ? "dma-buf" : fmt::format("no dma-buf: {}", dma_buf.message()));
     rails_.push_back({.kind = port.kind,
                       .bytes_per_second = port.bytes_per_second,
                       .near = port.near,

@@ -1,5 +1,6 @@
-// heddle-cards LIBRARY: asks NVML, the NVIDIA driver's own library, for the machine's cards. It is a
-// program of its own because calls of the driver may hang or crash and cannot be interrupted: who
+// heddle-cards NVML [CUDA]: asks NVML, the NVIDIA driver's own library, for the machine's cards, and
+// then CUDA's driver library, if it is named, whether RDMA devices may write to their memory. It is
+// a program of its own because calls of the driver may hang or crash and cannot be interrupted: who
 // asks (engine/machine/cards.cc) waits for a while and then kills it.
 //
 // Standard output has a line for each fact, as soon as it is known, with a tab between words:
@@ -7,7 +8,8 @@
 //   driver VERSION, then count NUMBER
 //   card NAME BYTES FREE_BYTES BUS_ID UUID FAULT for each card, by number
 //   part NAME BYTES FREE_BYTES UUID              for each part of the card before it (MIG)
-//   end                                          nothing is missing
+//   end                                          nothing is missing of NVML
+//   dma_buf NUMBER WHY_NOT                       for each card, if CUDA's library is named
 #include <array>
 #include <csignal>
 #include <cstdint>
@@ -22,6 +24,27 @@
 #include <unistd.h>
 
 namespace {
+
+std::string LineOf(std::initializer_list<std::string> words) {
+  std::string line;
+  for (const std::string& word : words) {
+    line += line.empty() ? "" : "\t";
+    for (const char c : word) {
+      line += c == '\t' || c == '\n' ? ' ' : c;
+    }
+  }
+  return line + '\n';
+}
+
+void Write(const std::string& line) {
+  if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
+    std::_Exit(1);  // Nobody reads it.
+  }
+}
+
+void Say(std::initializer_list<std::string> words) {
+  Write(LineOf(words));
+}
 
 /// The part of NVML that is used, with the types of its header nvml.h.
 class Nvml {
@@ -46,9 +69,11 @@ class Nvml {
 
   bool loaded() const { return complete_; }
 
-  void Tell() const {
+  /// Returns the cards' places on the bus, by number.
+  std::vector<std::string> Tell() const {
     if (const int code = init_(); code != kSuccess) {
-      return Say({"fault", error_(code)});
+      Say({"fault", error_(code)});
+      return {};
     }
     Text version{};
     if (driver_(version.data(), kTextBytes) == kSuccess) {
@@ -56,16 +81,17 @@ class Nvml {
     }
     unsigned int count = 0;
     if (const int code = count_(&count); code != kSuccess) {
-      return Say({"fault", error_(code)});
+      Say({"fault", error_(code)});
+      return {};
     }
     Say({"count", std::to_string(count)});
+    std::vector<std::string> places;
     for (unsigned int i = 0; i < count; ++i) {
-      TellCard(i);
+      places.push_back(TellCard(i));
     }
     Say({"end"});
+    return places;
   }
-
-  static void Say(std::initializer_list<std::string> words) { Write(LineOf(words)); }
 
  private:
   static constexpr int kSuccess = 0;
@@ -82,29 +108,13 @@ class Nvml {
     std::array<char, 32> id;
   };
 
-  static std::string LineOf(std::initializer_list<std::string> words) {
-    std::string line;
-    for (const std::string& word : words) {
-      line += line.empty() ? "" : "\t";
-      for (const char c : word) {
-        line += c == '\t' || c == '\n' ? ' ' : c;
-      }
-    }
-    return line + '\n';
-  }
-  static void Write(const std::string& line) {
-    if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) {
-      std::_Exit(1);  // Nobody reads it.
-    }
-  }
-
   template <typename Function>
   void Bind(const char* name, Function& function) {
     function = library_ == nullptr ? nullptr : reinterpret_cast<Function>(::dlsym(library_, name));
     complete_ = complete_ && function != nullptr;
   }
 
-  void TellCard(unsigned int index) const {
+  std::string TellCard(unsigned int index) const {
     Handle handle = nullptr;
     Text name{};
     Text uuid{};
@@ -125,12 +135,13 @@ class Nvml {
     }
     // Known before the card is told of: if NVML hangs here, it is this card that does not answer.
     const std::vector<std::string> parts = PartsOf(handle);
-    Say({"card", name.data(), std::to_string(memory.total), std::to_string(memory.free),
-         std::string(pci.id.data(), ::strnlen(pci.id.data(), pci.id.size())), uuid.data(),
-         code == kSuccess || code == kNotSupported ? "" : error_(code)});
+    std::string place(pci.id.data(), ::strnlen(pci.id.data(), pci.id.size()));
+    Say({"card", name.data(), std::to_string(memory.total), std::to_string(memory.free), place,
+         uuid.data(), code == kSuccess || code == kNotSupported ? "" : error_(code)});
     for (const std::string& part : parts) {
       Write(part);
     }
+    return place;
   }
 
   std::vector<std::string> PartsOf(Handle card) const {
@@ -174,14 +185,88 @@ class Nvml {
   int (*mig_handle_)(Handle, unsigned int, Handle*) = nullptr;
 };
 
+/// The part of CUDA's driver library that is used, with the values of its header cuda.h.
+class CudaDriver {
+ public:
+  explicit CudaDriver(const char* path)
+      : path_(path),
+        library_(::dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+    Bind("cuInit", init_);
+    Bind("cuDeviceGetByPCIBusId", by_place_);
+    Bind("cuDeviceGetAttribute", attribute_);
+  }
+
+  /// Tells of each card at `places` why RDMA devices may not use its memory.
+  void Tell(const std::vector<std::string>& places) const {
+    const std::string fault = Begin();
+    for (size_t i = 0; i < places.size(); ++i) {
+      Say({"dma_buf", std::to_string(i), fault.empty() ? WhyNot(places[i]) : fault});
+    }
+  }
+
+ private:
+  static constexpr int kFlushOptions = 117;  ///< CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_…
+  static constexpr int kWritesOrdering = 118;
+  static constexpr int kDmaBuf = 124;
+  static constexpr int kFlushByHost = 1;
+  static constexpr int kOrderedForOwner = 100;  ///< Larger values: for other cards, too.
+
+  template <typename Function>
+  void Bind(const char* name, Function& function) {
+    function = library_ == nullptr ? nullptr : reinterpret_cast<Function>(::dlsym(library_, name));
+    complete_ = complete_ && function != nullptr;
+  }
+
+  std::string Begin() const {
+    if (!complete_) {
+      return path_ + " is missing";
+    }
+    const int code = init_(0);
+    return code == 0 ? "" : "CUDA does not start: error " + std::to_string(code);
+  }
+
+  std::string WhyNot(const std::string& place) const {
+    int card = 0;
+    if (place.empty() || by_place_(&card, place.c_str()) != 0) {
+      return "CUDA does not show the card";
+    }
+    const auto value = [&](int attribute) {
+      int found = 0;
+      return attribute_(&found, attribute, card) == 0 ? found : 0;
+    };
+    if (value(kDmaBuf) == 0) {
+      return "the driver does not export the card's memory; it needs NVIDIA's open kernel modules "
+             "and Linux 5.12";
+    }
+    if (value(kWritesOrdering) < kOrderedForOwner && (value(kFlushOptions) & kFlushByHost) == 0) {
+      return "kernels might read what was there before a network device wrote";
+    }
+    return "";
+  }
+
+  const std::string path_;
+  void* library_;
+  bool complete_ = true;
+  int (*init_)(unsigned int) = nullptr;
+  int (*by_place_)(int*, const char*) = nullptr;
+  int (*attribute_)(int*, int, int) = nullptr;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
+  if (argc != 2 && argc != 3) {
     return 2;  // No user calls it.
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const Nvml nvml(argv[1]);
-  nvml.loaded() ? nvml.Tell() : Nvml::Say({"none"});
+  if (!nvml.loaded()) {
+    Say({"none"});
+    return 0;
+  }
+  const std::vector<std::string> places = nvml.Tell();
+  if (argc == 3) {
+    CudaDriver(argv[2]).Tell(places);
+  }
   return 0;
 }

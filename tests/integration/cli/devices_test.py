@@ -62,7 +62,7 @@ def what_is_shown():
     first, second = shown["cards"]
     assert first == {"device": "cuda:0", "name": "NVIDIA L4", "uuid": "GPU-1", "memory_bytes": 23034 << 20,
                      "free_bytes": 22500 << 20, "usable": HAS_CUDA, "reason": "" if HAS_CUDA else NO_CUDA,
-                     "parts": []}, first
+                     "dma_buf": False, "dma_buf_reason": "libcuda.so.1 is missing", "parts": []}, first
     assert not second["usable"] and "GPU is lost" in second["reason"], second
     auto = "cuda:0" if HAS_CUDA else "cpu"
     assert shown["driver"] == "580.65.06" and shown["auto"] == auto and shown["cards_reason"] == "", shown
