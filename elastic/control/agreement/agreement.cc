@@ -21,17 +21,27 @@ class Finder {
     Note(what);
   }
   // The workers of the majority, empty if there is none; nullopt if all report the same value.
-  std::optional<std::set<std::string>> Weigh(const Opinions& opinions, const std::string& subject) {
+  // `witnesses`: of whom it has most, too, if any reports.
+  std::optional<std::set<std::string>> Weigh(const Opinions& opinions,
+                                             const std::string& subject,
+                                             const std::set<std::string>& witnesses = {}) {
     if (opinions.size() < 2) {
       return std::nullopt;
     }
+    const auto among = [&](const std::vector<std::string>& workers) {
+      return std::ranges::count_if(workers,
+                                   [&](const auto& name) { return witnesses.count(name) > 0; });
+    };
     size_t all = 0;
+    std::ptrdiff_t all_witnesses = 0;
     const std::vector<std::string>* most = &opinions.begin()->second;
     for (const auto& [opinion, workers] : opinions) {
       all += workers.size();
+      all_witnesses += among(workers);
       most = workers.size() > most->size() ? &workers : most;
     }
-    const bool majority = 2 * most->size() > all;
+    const bool majority =
+        2 * most->size() > all && (all_witnesses == 0 || 2 * among(*most) > all_witnesses);
     std::string sides;
     for (const auto& [opinion, workers] : opinions) {
       sides += fmt::format("{}{:016x} at {}", sides.empty() ? "" : ", ", opinion,
@@ -44,8 +54,10 @@ class Finder {
     Note(subject + ": " + sides);
     return majority ? std::set<std::string>(most->begin(), most->end()) : std::set<std::string>();
   }
-  void WeighParameter(int32_t parameter, const Opinions& opinions) {
-    if (auto majority = Weigh(opinions, fmt::format("parameter {}", parameter))) {
+  void WeighParameter(int32_t parameter,
+                      const Opinions& opinions,
+                      const std::set<std::string>& witnesses) {
+    if (auto majority = Weigh(opinions, fmt::format("parameter {}", parameter), witnesses)) {
       found_.parameters[parameter] = *std::move(majority);
     }
   }
@@ -73,7 +85,8 @@ bool HoldsAsPlanned(const wire::Certificate& certificate, const std::vector<int3
 
 std::optional<Disagreement> FindDisagreement(const PlanOutcome& plan,
                                              int64_t step,
-                                             const Certificates& said) {
+                                             const Certificates& said,
+                                             const Witnesses& witnesses) {
   Finder finder;
   Opinions identities;
   std::map<int32_t, Opinions> digests;
@@ -95,8 +108,10 @@ std::optional<Disagreement> FindDisagreement(const PlanOutcome& plan,
     }
   }
   finder.Weigh(identities, "step, random streams or data");
+  static const std::set<std::string> kNobody;
   for (const auto& [parameter, opinions] : digests) {
-    finder.WeighParameter(parameter, opinions);
+    const auto held = witnesses.find(parameter);
+    finder.WeighParameter(parameter, opinions, held == witnesses.end() ? kNobody : held->second);
   }
   return finder.Take();
 }

@@ -29,13 +29,18 @@ struct Disagreement {
   std::string what;  ///< The first difference, in words.
 };
 
+/// By parameter, the workers that held it before a move. Those that got it have a copy from one of
+/// them: two equal digests of which one is of a copy are one witness.
+using Witnesses = std::map<int32_t, std::set<std::string>>;
+
 /// Compares the certificates of a plan's members. nullopt: every member is at `step`, has the same
 /// identity (Certificate.identity), and holds exactly the parameters that the plan gives it, and
 /// all holders of a parameter have the same digest of it. A member without a certificate differs.
-/// Pure.
+/// Where a parameter has `witnesses`, a majority has most of them, too. Pure.
 std::optional<Disagreement> FindDisagreement(const PlanOutcome& plan,
                                              int64_t step,
-                                             const Certificates& said);
+                                             const Certificates& said,
+                                             const Witnesses& witnesses = {});
 
 /// Comparisons while steps run. Thread: one caller at a time. A copy is an independent machine.
 class Agreement {

@@ -54,6 +54,13 @@ void LogDisagreement(const Disagreement& found,
   }
 }
 
+// The parameters that the plan gives the worker; none: it is no member.
+std::vector<int32_t> ParametersOf(const PlanOutcome& plan, const std::string& name) {
+  const auto rank = static_cast<size_t>(std::find(plan.members.begin(), plan.members.end(), name) -
+                                        plan.members.begin());
+  return rank < plan.parameters.size() ? plan.parameters[rank] : std::vector<int32_t>();
+}
+
 // The holders whose tensors may be wrong: members that differ in something else than parameters,
 // and holders of a parameter in which members differ, unless they are of its majority.
 std::set<std::string> AmissIn(const Disagreement& found,
@@ -65,16 +72,11 @@ std::set<std::string> AmissIn(const Disagreement& found,
   }
   const PlanOutcome& plan = context.generations.held()->plan;
   for (const std::string& name : origin.holders) {
-    const auto rank = static_cast<size_t>(
-        std::find(plan.members.begin(), plan.members.end(), name) - plan.members.begin());
     const bool differs = found.workers.count(name) > 0 && found.parameters.empty();
-    const bool gave =
-        rank < plan.parameters.size() &&
-        std::any_of(plan.parameters[rank].begin(), plan.parameters[rank].end(),
-                    [&](int32_t parameter) {
-                      const auto weighed = found.parameters.find(parameter);
-                      return weighed != found.parameters.end() && weighed->second.count(name) == 0;
-                    });
+    const bool gave = std::ranges::any_of(ParametersOf(plan, name), [&](int32_t parameter) {
+      const auto weighed = found.parameters.find(parameter);
+      return weighed != found.parameters.end() && weighed->second.count(name) == 0;
+    });
     if (differs || gave) {
       amiss.insert(name);
     }
@@ -133,12 +135,22 @@ void RefuseSource(const SourceOption& origin,
   }
 }
 
-std::optional<Disagreement> FindDisagreement(const Moving& moving) {
+std::optional<Disagreement> FindDisagreement(const Moving& moving, const Generations& generations) {
   Certificates said;
   for (const auto& [name, ready] : moving.ready) {
     said[name] = ready.certificate();
   }
-  return FindDisagreement(moving.next.plan, moving.next.origin.step, said);
+  const SourceOption& origin = moving.next.origin;
+  Witnesses witnesses;
+  if (origin.source == Source::kLive) {
+    const PlanOutcome& former = generations.held()->plan;
+    for (const std::string& name : origin.holders) {
+      for (const int32_t parameter : ParametersOf(former, name)) {
+        witnesses[parameter].insert(name);
+      }
+    }
+  }
+  return FindDisagreement(moving.next.plan, origin.step, said, witnesses);
 }
 
 std::vector<Loss> RefuseDisagreeing(const Disagreement& found,

@@ -24,7 +24,8 @@ void RefuseSource(const SourceOption& origin,
                   const std::string& reason,
                   TransitionContext& context);
 /// Compares the certificates of the plan's members after the move; nullopt if the state is correct.
-std::optional<Disagreement> FindDisagreement(const Moving& moving);
+/// `generations`: whose newest had the state before, if it came from live workers.
+std::optional<Disagreement> FindDisagreement(const Moving& moving, const Generations& generations);
 /// Records and logs members that disagree about the state after origin.step: their copies of it are
 /// not offered again, and neither is what was saved since the last agreed step. `origin`: where
 /// they have the state from, or the tensors that they train on. Returns the workers to be given up:

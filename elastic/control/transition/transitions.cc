@@ -225,7 +225,7 @@ Effects Transitions::OnReady(const std::string& worker,
   if (!moving->awaited.empty()) {
     return {};
   }
-  if (const auto found = FindDisagreement(*moving)) {
+  if (const auto found = FindDisagreement(*moving, context.generations)) {
     auto losses = RefuseDisagreeing(*found, origin, current_->generation, context);
     return losses.empty() ? Recover(Cause::kDisagreement, context)
                           : Effects{.losses = std::move(losses)};

@@ -66,6 +66,34 @@ TEST_F(FindDisagreementTest, OfTwoThatDifferBothAreNamed) {
   EXPECT_THAT(found.parameters, ElementsAre(Pair(0, IsEmpty())));
 }
 
+// b's copy is of a: between a and c nobody can tell.
+TEST_F(FindDisagreementTest, ACopyIsNoWitness) {
+  said_["c"].set_digests(1, 99);
+  const auto found = FindDisagreement(plan_, 5, said_, {{2, {"a", "c"}}});
+  ASSERT_TRUE(found);
+  EXPECT_FALSE(found->decided);
+  EXPECT_THAT(found->workers, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(found->parameters, ElementsAre(Pair(2, IsEmpty())));
+}
+
+TEST_F(FindDisagreementTest, AMajorityHasMostWitnessesToo) {
+  said_["c"].set_digests(1, 99);
+  for (const auto& witnesses : {Witnesses{{2, {"a", "b"}}}, Witnesses{{2, {"a", "b", "c"}}},
+                                Witnesses{{2, {"x"}}}, Witnesses{{0, {"a", "c"}}}}) {
+    const auto found = FindDisagreement(plan_, 5, said_, witnesses);
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(found->decided);
+    EXPECT_THAT(found->workers, ElementsAre("c"));
+  }
+}
+
+TEST_F(FindDisagreementTest, AWitnessAgainstItsCopiesIsNotOutvoted) {
+  said_["c"].set_digests(1, 99);
+  const auto found = FindDisagreement(plan_, 5, said_, {{2, {"c"}}});
+  ASSERT_TRUE(found);
+  EXPECT_FALSE(found->decided) << "it may have been altered after it gave the copies";
+}
+
 TEST_F(FindDisagreementTest, AnotherStepAnotherStreamOrNoWordIsADifference) {
   said_["a"].set_step(4);
   EXPECT_THAT(Find().workers, ElementsAre("a"));
