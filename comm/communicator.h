@@ -156,6 +156,15 @@ class SharedBuffer {
   std::span<std::byte> bytes_;
 };
 
+/// Memory of another device, such as a card, that its driver exports as a dma-buf.
+struct DeviceMemory {
+  int fd = -1;          ///< The dma-buf; the caller's, who may close it after the call.
+  uint64_t offset = 0;  ///< Where the memory begins in the dma-buf; whole pages.
+  /// The memory by its device's addresses, which no other memory of the process has. Never read or
+  /// written by the host.
+  std::span<std::byte> bytes;
+};
+
 /// Point-to-point operations and collectives among the workers of one generation.
 ///
 /// Errors of every operation: kUnavailable (a peer was lost; the message names it),
@@ -191,6 +200,10 @@ class Communicator {
   /// Whether RDMA devices write large messages directly between shared buffers (SharedBuffer) of
   /// this worker and of `peer`. If not, messages between shared buffers are copied like any other.
   virtual bool places(int /*peer*/) const { return false; }
+  /// Registers the imported memory (Endpoint::ImportDeviceMemory) that contains `bytes` for messages
+  /// with `peer`, which then do not fail for want of it at this end. Errors: kUnimplemented (not
+  /// imported, or the pair's transport cannot address it), those of the registration.
+  virtual Status RegisterDeviceMemory(int peer, std::span<const std::byte> bytes, bool urgent) = 0;
 
   /// Sends `data` to `peer`. A Send and a Recv match by (peer, tag, urgency); sizes must agree.
   /// Zero bytes are allowed. A message that arrives before its Recv waits at the sender or in a
@@ -355,6 +368,16 @@ class Endpoint {
   /// may write to the buffer while such a collective runs. Errors: kInvalidArgument (0 bytes),
   /// kResourceExhausted. Thread: any.
   virtual Result<SharedBuffer> AllocateShared(size_t bytes) = 0;
+  /// Imports memory of another device, for messages of Send and Recv alone: RDMA devices read and
+  /// write it directly, and the host never does. Its address is the device's. What Send sends is
+  /// complete in the device's memory, and what has arrived is visible to the device after a flush
+  /// of its own, if it needs one. A message from or to such memory is placed (if the other end's is
+  /// ordinary, only as messages of AllocateShared are), or fails with kUnimplemented at each end
+  /// whose Send or Recv had not ended; then only that message failed, and none of its bytes was
+  /// written. It must not be passed to collectives. The memory is deregistered with the last copy
+  /// of the buffer, and must live until then. Errors: kInvalidArgument (0 bytes, no dma-buf, past
+  /// its end), kFailedPrecondition (it overlaps a buffer that is in use). Thread: any.
+  virtual Result<SharedBuffer> ImportDeviceMemory(const DeviceMemory& memory) = 0;
   /// Measures latency and bandwidth to `peer` of a connected group (both sides call it, lower rank
   /// first).
   virtual Result<Link> MeasureLink(Communicator& group,

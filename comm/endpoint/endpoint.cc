@@ -83,6 +83,9 @@ class EndpointImpl final : public Endpoint {
   AwaitedMembers Awaited() const override;
   void SetLinkRate(double bytes_per_second) override { channels_.SetLinkRate(bytes_per_second); }
   Result<SharedBuffer> AllocateShared(size_t bytes) override { return regions_->Allocate(bytes); }
+  Result<SharedBuffer> ImportDeviceMemory(const DeviceMemory& memory) override {
+    return regions_->Import(memory);
+  }
   Result<Link> MeasureLink(Communicator& group,
                            int peer,
                            uint64_t tag,
