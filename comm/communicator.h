@@ -23,6 +23,7 @@
 #include "base/tensor/reduction_tree.h"
 #include "comm/cost/cost.h"
 #include "comm/cost/measured_links.h"
+#include "comm/device_memory.h"
 #include "metrics/registry.h"
 
 namespace heddle::comm {
@@ -154,15 +155,6 @@ class SharedBuffer {
  private:
   std::shared_ptr<const void> owner_;
   std::span<std::byte> bytes_;
-};
-
-/// Memory of another device, such as a card, that its driver exports as a dma-buf.
-struct DeviceMemory {
-  int fd = -1;          ///< The dma-buf; the caller's, who may close it after the call.
-  uint64_t offset = 0;  ///< Where the memory begins in the dma-buf; whole pages.
-  /// The memory by its device's addresses, which no other memory of the process has. Never read or
-  /// written by the host.
-  std::span<std::byte> bytes;
 };
 
 /// Point-to-point operations and collectives among the workers of one generation.
@@ -378,6 +370,12 @@ class Endpoint {
   /// of the buffer, and must live until then. Errors: kInvalidArgument (0 bytes, no dma-buf, past
   /// its end), kFailedPrecondition (it overlaps a buffer that is in use). Thread: any.
   virtual Result<SharedBuffer> ImportDeviceMemory(const DeviceMemory& memory) = 0;
+  /// Sends a pattern between the memories of this worker's device and the peer's, both ways and in
+  /// both traffic classes, and compares what has arrived. Both ends call it, with the same tag. Ok at
+  /// both ends, or kUnimplemented at both, with the reason: then messages go through the host's
+  /// memory. Further errors: those of the communicator.
+  virtual Status TryDeviceMemory(
+      Communicator& group, int peer, uint64_t tag, const DeviceTrial& trial, Deadline deadline) = 0;
   /// Measures latency and bandwidth to `peer` of a connected group (both sides call it, lower rank
   /// first).
   virtual Result<Link> MeasureLink(Communicator& group,

@@ -120,7 +120,7 @@ class Trial {
 
 }  // namespace
 
-Status TryDeviceMemory(
+Status TryPair(
     Communicator& group, int peer, uint64_t tag, const DeviceTrial& trial, Deadline deadline) {
   return Trial(group, peer, tag, trial, deadline).Run();
 }

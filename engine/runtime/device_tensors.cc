@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "comm/endpoint/device_trial.h"
 #include "engine/program/memory.h"
 #include "engine/runtime/device/tensor.h"
 
@@ -136,7 +135,8 @@ class DeviceTensors::Pool {
 };
 
 DeviceTensors::DeviceTensors(comm::Endpoint& endpoint, Device& device)
-    : device_(device),
+    : endpoint_(endpoint),
+      device_(device),
       pool_(std::make_shared<Pool>(endpoint, device)) {}
 
 DeviceTensors::~DeviceTensors() {
@@ -187,7 +187,7 @@ Status DeviceTensors::Try(int peer, uint64_t tag, Deadline deadline) {
               return Status::Ok();
             }};
   }
-  const Status status = comm::TryDeviceMemory(*group_, peer, tag, trial, deadline);
+  const Status status = endpoint_.TryDeviceMemory(*group_, peer, tag, trial, deadline);
   if (status.ok()) {
     peers_.insert(peer);
     LogInfo("messages with {} lie in the device's memory (dma-buf)", group_->member_name(peer));

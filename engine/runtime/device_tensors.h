@@ -1,7 +1,7 @@
 /// \file
 /// Tensors of messages in the memory of the worker's own device, from and to which RDMA devices
 /// carry them directly (comm::Endpoint::ImportDeviceMemory), so that they need no copy in the host's
-/// memory. Used with a peer only after a trial (comm/endpoint/device_trial.h). An end that has no
+/// memory. Used with a peer only after a trial (comm::Endpoint::TryDeviceMemory). An end that has no
 /// such tensor uses one of SharedTensors instead, whatever the other end uses.
 #pragma once
 
@@ -50,6 +50,7 @@ class DeviceTensors {
   Status Try(int peer, uint64_t tag, Deadline deadline);
   Result<at::Tensor> Make(const graph::TensorType& type);
 
+  comm::Endpoint& endpoint_;
   comm::Communicator* group_ = nullptr;
   Device& device_;
   std::set<int> peers_;  ///< Those with which the trial succeeded.

@@ -5,7 +5,6 @@
 
 #include "base/bytes.h"
 #include "comm/communicator.h"
-#include "comm/endpoint/device_trial.h"
 #include "tests/comm/cluster.h"
 #include "tests/support/local_transport/exported_memory.h"
 #include "tests/support/local_transport/placing_transport.h"
@@ -91,7 +90,8 @@ TEST_P(DeviceMemoryTest, ATrialSaysSoAtBothEnds) {
     ASSERT_TRUE(buffer.ok());
     for (const bool one_has_none : {false, true}) {
       const DeviceTrial trial = one_has_none && rank == 0 ? DeviceTrial{} : device.Trial();
-      const Status status = TryDeviceMemory(communicator, 1 - rank, 7, trial, After(kAmple));
+      const Status status =
+          cluster.endpoint(rank).TryDeviceMemory(communicator, 1 - rank, 7, trial, After(kAmple));
       EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << status.ToString();
     }
     ASSERT_TRUE(communicator.Barrier({}).ok());
@@ -113,7 +113,7 @@ TEST_F(PlacedDeviceMemoryTest, ATrialSaysTheSameAtBothEnds) {
     const auto buffer = cluster.endpoint(rank).ImportDeviceMemory(device.memory());
     ASSERT_TRUE(buffer.ok());
     const auto trial = [&](bool has_memory) {
-      const Status status = TryDeviceMemory(
+      const Status status = cluster.endpoint(rank).TryDeviceMemory(
           communicator, 1 - rank, 7, has_memory ? device.Trial() : DeviceTrial{}, After(kAmple));
       EXPECT_TRUE(communicator.Barrier({}).ok());
       return status;

@@ -13,7 +13,6 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "comm/endpoint/device_trial.h"
 #include "comm/stream/frame.h"
 #include "comm/transport/verbs/rdma_ports.h"
 #include "comm/transport/verbs/verbs_device.h"
@@ -131,6 +130,9 @@ class VerbsDmaBufPairTest : public VerbsDmaBufTest {
 
   void SetUp() override {
     VerbsDmaBufTest::SetUp();
+    if (RdmaDevice().starts_with("siw")) {
+      GTEST_SKIP() << "siw registers memory at the host's addresses alone";
+    }
     g_stands_in = true;
   }
   static Status Pass(Communicator& communicator,
@@ -278,8 +280,8 @@ std::array<Status, 2> Try(
     const ExportedMemory device(size_t{1} << 20);
     const auto imported = cluster.endpoint(rank).ImportDeviceMemory(device.memory());
     ASSERT_TRUE(imported.ok());
-    said[static_cast<size_t>(rank)] =
-        TryDeviceMemory(communicator, 1 - rank, 9, trial(rank, device), After(kAmple));
+    said[static_cast<size_t>(rank)] = cluster.endpoint(rank).TryDeviceMemory(
+        communicator, 1 - rank, 9, trial(rank, device), After(kAmple));
     EXPECT_TRUE(communicator.Barrier({}).ok()) << "the group goes on";
   });
   return said;

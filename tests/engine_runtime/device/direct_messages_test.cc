@@ -2,16 +2,19 @@
 /// Goal: messages that lie in the devices' own memory change nothing. Training on fake devices that
 /// export their memory, over a transport that places messages in it, gives the processor's bits;
 /// where a trial, a flush or a registration fails, too, or the run ends.
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
+#include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "comm/endpoint/device_trial.h"
+#include "comm/device_memory.h"
 #include "engine/runtime/device/cpu_device.h"
+#include "engine/runtime/device_tensors.h"
 #include "tests/engine_runtime/device/kept_promises.h"
 #include "tests/engine_runtime/training.h"
 #include "tests/support/device/fake_device.h"
@@ -134,6 +137,67 @@ TEST_F(DirectMessagesTest, RegistrationsThatAreLostInAStepEndItAndTheNextGoesThr
   };
   EXPECT_EXIT(lose(), ::testing::ExitedWithCode(0),
               "all messages go through the host's memory from now on");
+}
+
+/// One of two workers that have agreed.
+struct Agreed {
+  explicit Agreed(int rank)
+      : device(
+            {.seed = heddle::testing::TestSeed() + static_cast<uint64_t>(rank), .exports = true}) {
+    auto made = comm::Endpoint::Create(
+        {.config = {.worker = fmt::format("w{}", rank), .job = "test", .secret = "secret"},
+         .open = {"placing", "tcp"},
+         .metrics = &registry});
+    EXPECT_TRUE(made.ok()) << made.status().ToString();
+    endpoint = *std::move(made);
+    tensors = std::make_unique<DeviceTensors>(*endpoint, device);
+  }
+  void Agree(int rank, const std::vector<comm::GroupMember>& members) {
+    const Deadline deadline = After(std::chrono::seconds(60));
+    auto made = endpoint->Connect(
+        {.generation = 1, .rank = rank, .members = members, .peers = {1 - rank}}, deadline);
+    ASSERT_TRUE(made.ok()) << made.status().ToString();
+    group = *std::move(made);
+    EXPECT_TRUE(tensors->Agree(*group, {1 - rank}, 1, deadline).ok());
+  }
+
+  metrics::Registry registry;
+  FakeDevice device;
+  std::unique_ptr<comm::Endpoint> endpoint;
+  std::unique_ptr<DeviceTensors> tensors;
+  std::unique_ptr<comm::Communicator> group;
+};
+
+// A card keeps no tensor for a kernel that was launched: the work here has its address alone.
+TEST(DeviceTensorsTest, MemoryServesAgainOnceTheComputeHasEndedThatUsesIt) {
+  const graph::TensorType type{DType::kF32, {int64_t{64} << 10}};
+  std::array<Agreed, 2> workers{Agreed(0), Agreed(1)};
+  const std::vector<comm::GroupMember> members{
+      {.name = "w0", .address = workers[0].endpoint->address()},
+      {.name = "w1", .address = workers[1].endpoint->address()}};
+  std::thread other([&] { workers[1].Agree(1, members); });
+  workers[0].Agree(0, members);
+  other.join();
+  DeviceTensors& tensors = *workers[0].tensors;
+  FakeDevice& device = workers[0].device;
+
+  EXPECT_FALSE(tensors.Empty(1, {DType::kF32, {100}}).defined()) << "small";
+  EXPECT_FALSE(tensors.Empty(0, type).defined()) << "no peer";
+  at::Tensor first = tensors.Empty(1, type);
+  ASSERT_TRUE(first.defined());
+  auto* const place = static_cast<float*>(first.data_ptr());
+  float seen = 0;
+  device.Prepare([place] { *place = 7; });
+  device.Prepare([place, &seen] { seen = *place; });
+  first.reset();
+  at::Tensor second = tensors.Empty(1, type);
+  EXPECT_NE(second.data_ptr(), place);
+  ASSERT_TRUE(device.Drain(After(std::chrono::seconds(60))).ok());
+  EXPECT_EQ(seen, 7);
+  EXPECT_EQ(tensors.Empty(1, type).data_ptr(), place);
+  second.reset();
+  workers[0].tensors.reset();  // Tensors are gone before their device.
+  workers[1].tensors.reset();
 }
 
 }  // namespace

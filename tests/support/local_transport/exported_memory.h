@@ -16,7 +16,7 @@
 #include "base/bytes.h"
 #include "base/system/unique_fd.h"
 #include "comm/communicator.h"
-#include "comm/endpoint/device_trial.h"
+#include "comm/device_memory.h"
 
 namespace heddle::comm {
 

@@ -19,6 +19,9 @@ size_t InPages(size_t bytes) {
 }
 
 Status Try(cudaError_t code, const char* call) {
+  if (code != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // The caller does without the memory.
+  }
   return StatusOf(static_cast<int>(code), call);
 }
 
