@@ -23,6 +23,7 @@
 #include "base/tensor/reduction_tree.h"
 #include "comm/cost/cost.h"
 #include "comm/cost/measured_links.h"
+#include "comm/device_memory.h"
 #include "metrics/registry.h"
 
 namespace heddle::comm {
@@ -191,6 +192,10 @@ class Communicator {
   /// Whether RDMA devices write large messages directly between shared buffers (SharedBuffer) of
   /// this worker and of `peer`. If not, messages between shared buffers are copied like any other.
   virtual bool places(int /*peer*/) const { return false; }
+  /// Registers the imported memory (Endpoint::ImportDeviceMemory) that contains `bytes` for messages
+  /// with `peer`, which then do not fail for want of it at this end. Errors: kUnimplemented (not
+  /// imported, or the pair's transport cannot address it), those of the registration.
+  virtual Status RegisterDeviceMemory(int peer, std::span<const std::byte> bytes, bool urgent) = 0;
 
   /// Sends `data` to `peer`. A Send and a Recv match by (peer, tag, urgency); sizes must agree.
   /// Zero bytes are allowed. A message that arrives before its Recv waits at the sender or in a
@@ -355,6 +360,22 @@ class Endpoint {
   /// may write to the buffer while such a collective runs. Errors: kInvalidArgument (0 bytes),
   /// kResourceExhausted. Thread: any.
   virtual Result<SharedBuffer> AllocateShared(size_t bytes) = 0;
+  /// Imports memory of another device, for messages of Send and Recv alone: RDMA devices read and
+  /// write it directly, and the host never does. Its address is the device's. What Send sends is
+  /// complete in the device's memory, and what has arrived is visible to the device after a flush
+  /// of its own, if it needs one. A message from or to such memory is placed (if the other end's is
+  /// ordinary, only as messages of AllocateShared are), or fails with kUnimplemented at each end
+  /// whose Send or Recv had not ended; then only that message failed, and none of its bytes was
+  /// written. It must not be passed to collectives. The memory is deregistered with the last copy
+  /// of the buffer, and must live until then. Errors: kInvalidArgument (0 bytes, no dma-buf, past
+  /// its end), kFailedPrecondition (it overlaps a buffer that is in use). Thread: any.
+  virtual Result<SharedBuffer> ImportDeviceMemory(const DeviceMemory& memory) = 0;
+  /// Sends a pattern between the memories of this worker's device and the peer's, both ways and in
+  /// both traffic classes, and compares what has arrived. Both ends call it, with the same tag. Ok at
+  /// both ends, or kUnimplemented at both, with the reason: then messages go through the host's
+  /// memory. Further errors: those of the communicator.
+  virtual Status TryDeviceMemory(
+      Communicator& group, int peer, uint64_t tag, const DeviceTrial& trial, Deadline deadline) = 0;
   /// Measures latency and bandwidth to `peer` of a connected group (both sides call it, lower rank
   /// first).
   virtual Result<Link> MeasureLink(Communicator& group,

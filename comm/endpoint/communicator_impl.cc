@@ -38,6 +38,7 @@ class CommunicatorImpl final : public Communicator {
   std::string transport(int peer) const override { return group_->transport(peer); }
   std::string ports(int peer) const override;
   bool places(int peer) const override;
+  Status RegisterDeviceMemory(int peer, std::span<const std::byte> bytes, bool urgent) override;
 
   Work Send(int peer, uint64_t tag, std::span<const std::byte> data, bool urgent) override {
     return Work(group_->Send(peer, {.tag = tag, .space = 0}, data, urgent));
@@ -148,6 +149,15 @@ uint64_t HashOf(size_t bytes) {
 bool CommunicatorImpl::places(int peer) const {
   const auto channel = group_->ChannelOf(peer, TrafficClass::kBulk);
   return channel.ok() && (*channel)->places();
+}
+
+Status CommunicatorImpl::RegisterDeviceMemory(int peer,
+                                              std::span<const std::byte> bytes,
+                                              bool urgent) {
+  HEDDLE_ASSIGN_OR_RETURN(
+      const auto channel,
+      group_->ChannelOf(peer, urgent ? TrafficClass::kUrgent : TrafficClass::kBulk));
+  return channel->RegisterDeviceMemory(bytes);
 }
 
 std::string CommunicatorImpl::ports(int peer) const {

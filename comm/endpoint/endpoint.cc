@@ -6,6 +6,7 @@
 #include "comm/endpoint/acceptor.h"
 #include "comm/endpoint/channel_factory.h"
 #include "comm/endpoint/communicator_impl.h"
+#include "comm/endpoint/device_trial.h"
 #include "comm/endpoint/dialer.h"
 #include "comm/endpoint/generations.h"
 #include "comm/endpoint/local_end.h"
@@ -83,6 +84,16 @@ class EndpointImpl final : public Endpoint {
   AwaitedMembers Awaited() const override;
   void SetLinkRate(double bytes_per_second) override { channels_.SetLinkRate(bytes_per_second); }
   Result<SharedBuffer> AllocateShared(size_t bytes) override { return regions_->Allocate(bytes); }
+  Result<SharedBuffer> ImportDeviceMemory(const DeviceMemory& memory) override {
+    return regions_->Import(memory);
+  }
+  Status TryDeviceMemory(Communicator& group,
+                         int peer,
+                         uint64_t tag,
+                         const DeviceTrial& trial,
+                         Deadline deadline) override {
+    return TryPair(group, peer, tag, trial, deadline);
+  }
   Result<Link> MeasureLink(Communicator& group,
                            int peer,
                            uint64_t tag,

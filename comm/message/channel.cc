@@ -84,6 +84,7 @@ std::shared_ptr<Operation> Channel::Send(MessageKey key, std::span<const std::by
   operation->source = data.data();
   operation->size = data.size();
   const MutexLock lock(mutex_);
+  operation->in_device = placement_.TouchesDevice(data);
   if (phase_ != Phase::kOpen) {
     operation->Complete(failure_);
     return operation;
@@ -101,6 +102,7 @@ std::shared_ptr<Operation> Channel::Recv(MessageKey key, std::span<std::byte> da
   operation->target = data.data();
   operation->size = data.size();
   const MutexLock lock(mutex_);
+  operation->in_device = placement_.TouchesDevice(data);
   // Messages that a peer sent before it left can still be received.
   if (phase_ != Phase::kOpen && !receiver_.HasWhole(key)) {
     operation->Complete(failure_);
@@ -109,6 +111,11 @@ std::shared_ptr<Operation> Channel::Recv(MessageKey key, std::span<std::byte> da
   receiver_.Take(operation);
   PumpFromCaller();
   return operation;
+}
+
+Status Channel::RegisterDeviceMemory(std::span<const std::byte> bytes) {
+  const MutexLock lock(mutex_);
+  return phase_ == Phase::kOpen ? placement_.RegisterDeviceMemory(bytes) : failure_;
 }
 
 void Channel::CancelOperation(Operation& operation, const Status& status) {

@@ -137,6 +137,8 @@ class Channel : public Watched, public std::enable_shared_from_this<Channel> {
   const std::string& port() const { return stream_.info().port; }
   bool passes_descriptors() const { return stream_.info().descriptors != nullptr; }
   bool places() const { return stream_.info().placement != nullptr; }
+  /// Implements Communicator::RegisterDeviceMemory.
+  Status RegisterDeviceMemory(std::span<const std::byte> bytes) HEDDLE_EXCLUDES(mutex_);
   /// Process ID of the peer (DescriptorPassing::peer_process); 0: unknown, or on another host.
   pid_t peer_process() const { return peer_process_; }
   const ChannelOptions& options() const { return options_; }

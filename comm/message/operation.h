@@ -40,7 +40,8 @@ class Operation : public Work::State {
   size_t offset = 0;  ///< Bytes sent or received so far.
   uint64_t id = 0;    ///< Rendezvous number.
   // Placement (placement.h).
-  bool exposed = false;  ///< A Recv whose buffer the peer's device may write into.
+  bool in_device = false;  ///< Its memory is a device's: it is placed, or fails.
+  bool exposed = false;    ///< A Recv whose buffer the peer's device may write into.
   std::shared_ptr<const SharedRegion> region;  ///< Source region of a Send that is placed.
   RemoteMemory remote;                         ///< Target memory of a Send that is placed.
 

@@ -5,13 +5,20 @@
 
 namespace heddle::comm {
 
+namespace {
+/// Whether placement is faster than the stream, or the only way.
+bool IsLarge(const Operation& operation) {
+  return operation.in_device || operation.size >= kPlacedBytes;
+}
+}  // namespace
+
 // An emulated link would not see what is placed.
 void Placement::Expose(Operation& operation, FrameHeader& grant) {
-  if (operation.size < kPlacedBytes || device_ == nullptr || stream_.meter().incoming->limited()) {
+  if (!IsLarge(operation) || device_ == nullptr || stream_.meter().incoming->limited()) {
     return;
   }
   const std::span<std::byte> bytes(operation.target, operation.size);
-  const auto region = regions_->Find(bytes);
+  const auto region = regions_->FindAny(bytes);
   if (region == nullptr) {
     return;
   }
@@ -21,8 +28,21 @@ void Placement::Expose(Operation& operation, FrameHeader& grant) {
     return;
   }
   operation.exposed = true;
+  grant.total = operation.in_device ? 1 : 0;
   grant.tag = memory->address;
   grant.space = uint64_t{memory->key} + 1;
+}
+
+Status Placement::RegisterDeviceMemory(std::span<const std::byte> bytes) {
+  const auto region = device_ == nullptr ? nullptr : regions_->FindAny(bytes);
+  if (region == nullptr || !region->in_device()) {
+    return UnimplementedError("no device memory that could be registered");
+  }
+  const Status status = device_->Prepare(region);
+  if (!status.ok()) {
+    regions_->CountRefused(status.code());
+  }
+  return status;
 }
 
 bool Placement::MayPlace(const Operation& operation) const {
@@ -31,10 +51,10 @@ bool Placement::MayPlace(const Operation& operation) const {
 }
 
 void Placement::Prepare(Operation& operation, const FrameHeader& grant) {
-  if (grant.space == 0 || operation.size < kPlacedBytes || device_ == nullptr) {
+  if (grant.space == 0 || device_ == nullptr || !(grant.total == 1 || IsLarge(operation))) {
     return;
   }
-  auto region = regions_->Find({operation.source, operation.size});
+  auto region = regions_->FindAny({operation.source, operation.size});
   if (region == nullptr) {
     return;
   }

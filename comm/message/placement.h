@@ -4,6 +4,9 @@
 /// are shared buffers at both ends. The receiver's grant names its buffer, the sender's device
 /// writes into it, and a frame after the last byte reports that all bytes are there.
 ///
+/// Memory of another device (Endpoint::ImportDeviceMemory) has no other way. Where it cannot be
+/// placed, the message alone fails, at both ends: the end that finds out tells the other.
+///
 /// A buffer is returned to its owner before the message is complete only when a wait is given up or
 /// the group ends. The connection's registrations are revoked first, so that late writes cannot
 /// land in the buffer. The peer then finds its connection broken; the other traffic class reports
@@ -14,6 +17,8 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
+#include <string_view>
 
 #include "base/status.h"
 #include "comm/message/operation.h"
@@ -35,6 +40,17 @@ class Placement {
         device_(stream.info().placement),
         regions_(std::move(regions)),
         placed_bytes_(placed_bytes) {}
+
+  /// Whether some of `bytes` is memory of another device.
+  bool TouchesDevice(std::span<const std::byte> bytes) const {
+    return regions_ != nullptr && regions_->TouchesDevice(bytes);
+  }
+  /// The status of a message between `peer` and memory of a device that has no way.
+  static Status Unplaced(std::string_view peer) {
+    return UnimplementedError("nothing reaches the device memory of a message with {}", peer);
+  }
+  /// Implements Communicator::RegisterDeviceMemory.
+  Status RegisterDeviceMemory(std::span<const std::byte> bytes);
 
   // Receiving.
   /// Exposes the buffer of a Recv to the peer's device if the message can be placed, and stores the

@@ -76,12 +76,19 @@ Status Receiver::BeginFrame(const FrameHeader& frame) {
       return Status::Ok();
     case FrameKind::kPlaced:
       return OnPlaced(frame);
+    case FrameKind::kUnplaced:
+      OnUnplaced(frame);
+      return Status::Ok();
   }
   return Status::Ok();
 }
 
-Status Receiver::MismatchError(size_t sent, size_t posted) const {
-  return InvalidArgumentError("{} sends {} bytes where {} are expected", peer_name_, sent, posted);
+Status Receiver::CheckFit(size_t sent, bool eager, const Operation& posted) const {
+  if (sent != posted.size) {
+    return InvalidArgumentError("{} sends {} bytes where {} are expected", peer_name_, sent,
+                                posted.size);
+  }
+  return eager && posted.in_device ? Placement::Unplaced(peer_name_) : Status::Ok();
 }
 
 Status Receiver::BeginEager(const FrameHeader& frame) {
@@ -97,8 +104,8 @@ Status Receiver::BeginEager(const FrameHeader& frame) {
     matching_.Keep(key, early_);
     return Status::Ok();
   }
-  if (operation_->size != frame.length) {
-    operation_->Complete(MismatchError(frame.length, operation_->size));
+  if (const Status fit = CheckFit(frame.length, true, *operation_); !fit.ok()) {
+    operation_->Complete(fit);
     operation_ = nullptr;
     return Status::Ok();
   }
@@ -111,10 +118,10 @@ Status Receiver::BeginRequest(const FrameHeader& frame) {
   HEDDLE_RETURN_IF_ERROR(grants_.Announced(frame.id));
   std::shared_ptr<Operation> operation = matching_.TakePosted(key);
   if (operation != nullptr) {
-    if (operation->size == frame.total) {
+    if (const Status fit = CheckFit(frame.total, false, *operation); fit.ok()) {
       Grant(frame.id, std::move(operation));
     } else {
-      operation->Complete(MismatchError(frame.total, operation->size));
+      operation->Complete(fit);
       Reject(frame.id, operation->size);
     }
     return Status::Ok();
@@ -134,6 +141,13 @@ void Receiver::Grant(uint64_t id, std::shared_ptr<Operation> operation) {
   grant.kind = FrameKind::kGrant;
   grant.id = id;
   placement_.Expose(*operation, grant);
+  if (operation->in_device && !operation->exposed) {
+    grant.kind = FrameKind::kReject;
+    grant.space = 1;
+    sender_.QueueControl(grant);
+    operation->Complete(Placement::Unplaced(peer_name_));
+    return;
+  }
   sender_.QueueControl(grant);
   grants_.Expect(id, std::move(operation));
 }
@@ -143,7 +157,7 @@ Status Receiver::BeginData(const FrameHeader& frame) {
   if (operation == nullptr) {
     return Status::Ok();  // The Recv was given up: the bytes are dropped.
   }
-  if (frame.length > operation->size - operation->offset ||
+  if (frame.length > operation->size - operation->offset || operation->in_device ||
       (frame.length == 0 && operation->size > 0)) {
     return DataLossError("{} bytes at {} of a message of {}", frame.length, operation->offset,
                          operation->size);
@@ -166,6 +180,13 @@ Status Receiver::OnPlaced(const FrameHeader& frame) {
   stream_.CountReceived(operation->size);
   operation->Complete(Status::Ok());
   return Status::Ok();
+}
+
+void Receiver::OnUnplaced(const FrameHeader& frame) {
+  if (const std::shared_ptr<Operation> operation = grants_.Find(frame.id); operation != nullptr) {
+    grants_.End(frame.id);
+    operation->Complete(Placement::Unplaced(peer_name_));
+  }
 }
 
 Status Receiver::EndFrame(const FrameHeader& frame) {
@@ -235,8 +256,8 @@ void Receiver::Take(std::shared_ptr<Operation> operation) {
   if (early->request != 0) {
     grants_.Release();
   }
-  if (early->size != operation->size) {
-    operation->Complete(MismatchError(early->size, operation->size));
+  if (const Status fit = CheckFit(early->size, early->request == 0, *operation); !fit.ok()) {
+    operation->Complete(fit);
     if (early->request != 0) {
       Reject(early->request, operation->size);
     } else if (early->whole) {

@@ -78,6 +78,7 @@ class Receiver {
   Status BeginRequest(const FrameHeader& frame);
   Status BeginData(const FrameHeader& frame);
   Status OnPlaced(const FrameHeader& frame);
+  void OnUnplaced(const FrameHeader& frame);
   Status EndFrame(const FrameHeader& frame);
   void EndEager(const FrameHeader& frame,
                 const std::shared_ptr<Operation>& operation,
@@ -87,7 +88,9 @@ class Receiver {
     sender_.QueueControl(FrameKind::kReject, id, expected);
   }
   void FreeWindow(size_t message_bytes);
-  Status MismatchError(size_t sent, size_t posted) const;
+  /// Whether a message of `sent` bytes goes into the buffer of `posted`; `eager`: through the
+  /// stream alone. Errors: kInvalidArgument (another size), kUnimplemented (memory of a device).
+  Status CheckFit(size_t sent, bool eager, const Operation& posted) const;
 
   MeteredStream& stream_;
   Sender& sender_;

@@ -98,7 +98,7 @@ bool Sender::StartMessage() {
     return false;
   }
   const std::shared_ptr<Operation>& operation = messages_.front();
-  const bool eager = operation->size <= kEagerBytes &&
+  const bool eager = !operation->in_device && operation->size <= kEagerBytes &&
                      credit_.CanSpend(EagerCost(operation->size)) &&
                      !placement_.MayPlace(*operation);
   if (!eager && requests_.full()) {
@@ -182,7 +182,14 @@ Status Sender::OnAnswer(const FrameHeader& answer, std::string_view peer_name) {
   }
   if (answer.kind == FrameKind::kGrant) {
     placement_.Prepare(*operation, answer);
+    if (operation->region == nullptr && (operation->in_device || answer.total != 0)) {
+      QueueControl(FrameKind::kUnplaced, operation->id, 0);
+      operation->Complete(Placement::Unplaced(peer_name));
+      return Status::Ok();
+    }
     granted_.push_back(operation);
+  } else if (answer.space != 0) {
+    operation->Complete(Placement::Unplaced(peer_name));
   } else {
     operation->Complete(InvalidArgumentError("{} expects {} bytes where {} are sent", peer_name,
                                              answer.total, operation->size));

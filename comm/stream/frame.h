@@ -45,8 +45,11 @@ enum class FrameKind : uint8_t {
   kRequest = 2,  ///< A message of `total` bytes waits at the sender as number `id`.
   /// Message `id` may be sent: its Recv is posted. `space`: 0, or one more than the key of the
   /// memory at address `tag`, into which the sender's device may write the message directly.
+  /// `total`: 1 if the message has no other way, because that memory is a device's, else 0.
   kGrant = 3,
-  kReject = 4,   ///< Message `id` differs in size from its Recv, of `total` bytes.
+  /// Message `id` differs in size from its Recv, of `total` bytes; `space` 1: the Recv's memory is a
+  /// device's, and cannot be written into.
+  kReject = 4,
   kData = 5,     ///< The next `length` bytes of message `id`.
   kCredit = 6,   ///< `total` bytes of eager window are free again.
   kAbort = 7,    ///< The peer aborted its group; payload: its reason, as text.
@@ -55,7 +58,8 @@ enum class FrameKind : uint8_t {
   /// (call_signature.h), ordinal `id` and group `total` (CallNumber). The bits of `space` below the
   /// signature hold, from the lowest: blamed + 1, distance, given_up.
   kWaiting = 9,
-  kPlaced = 10,  ///< Message `id` has been written to the memory that its grant named.
+  kPlaced = 10,    ///< Message `id` has been written to the memory that its grant named.
+  kUnplaced = 11,  ///< Message `id` does not come: an end's memory is a device's, and has no way.
 };
 
 struct FrameHeader {
@@ -119,6 +123,7 @@ inline Status CheckFrame(const FrameHeader& header, uint32_t generation) {
     case FrameKind::kGoodbye:
     case FrameKind::kWaiting:
     case FrameKind::kPlaced:
+    case FrameKind::kUnplaced:
       break;
     default:
       return DataLossError("frame of kind {}", static_cast<int>(header.kind));

@@ -118,41 +118,102 @@ Result<SharedBuffer> SharedRegions::Allocate(size_t bytes) {
   auto made = std::make_unique<SharedRegion>();
   made->memory = std::move(memory);
   made->mapping = std::move(mapping);
-  std::byte* const base = made->mapping.base();
   // Peers may keep the mapping until their group ends: its pages go back to the machine now.
-  const std::shared_ptr<SharedRegion> region(
+  std::shared_ptr<SharedRegion> region(
       made.release(), [registry = shared_from_this(), whole](SharedRegion* own) {
-        registry->Forget(own->mapping.base());
+        registry->Forget(*own);
         own->EndUses();
         ::fallocate(own->memory.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                     static_cast<off_t>(whole));
         delete own;
       });
   const MutexLock lock(mutex_);
-  region->id = next_id_++;
-  by_base_[base] = region;
-  return SharedBuffer(region, std::span(base, bytes));
+  return Add(std::move(region), bytes);
 }
 
-void SharedRegions::Forget(const std::byte* base) {
-  const MutexLock lock(mutex_);
-  by_base_.erase(base);
-}
-
-std::shared_ptr<const SharedRegion> SharedRegions::Find(std::span<const std::byte> bytes) const {
-  std::shared_ptr<const SharedRegion> region;
-  const MutexLock lock(mutex_);
-  auto after = by_base_.upper_bound(bytes.data());
-  if (after == by_base_.begin()) {
-    return nullptr;
+Result<SharedBuffer> SharedRegions::Import(const DeviceMemory& memory) {
+  const size_t bytes = memory.bytes.size();
+  if (bytes == 0) {
+    return InvalidArgumentError("device memory of 0 bytes");
   }
-  region = std::prev(after)->second.lock();
+  UniqueFd own(::fcntl(memory.fd, F_DUPFD_CLOEXEC, 0));
+  const off_t size = own.valid() ? ::lseek(own.get(), 0, SEEK_END) : -1;
+  if (size < 0) {
+    return InvalidArgumentError("{}", ErrnoError(errno, "a device's dma-buf").message());
+  }
+  const auto room = static_cast<uint64_t>(size);
+  if (memory.offset > room || bytes > room - memory.offset) {
+    return InvalidArgumentError("device memory of {} bytes at {} of a dma-buf of {}", bytes,
+                                memory.offset, room);
+  }
+  auto made = std::make_unique<SharedRegion>();
+  made->memory = std::move(own);
+  made->device_bytes = memory.bytes;
+  made->device_offset = memory.offset;
+  std::shared_ptr<SharedRegion> region(made.release(),
+                                       [registry = shared_from_this()](SharedRegion* old) {
+                                         registry->Forget(*old);
+                                         old->EndUses();
+                                         delete old;
+                                       });
+  RegionPtr before;
+  const MutexLock lock(mutex_);
+  before = LastBefore(memory.bytes.data() + bytes);
+  if (before != nullptr && before->bytes().data() + before->bytes().size() > memory.bytes.data()) {
+    return FailedPreconditionError("device memory at {} overlaps a buffer that is in use",
+                                   static_cast<const void*>(memory.bytes.data()));
+  }
+  has_device_memory_.store(true);
+  return Add(std::move(region), bytes);
+}
+
+SharedBuffer SharedRegions::Add(std::shared_ptr<SharedRegion> region, size_t bytes) {
+  region->id = next_id_++;
+  std::byte* const base = region->bytes().data();
+  by_base_[base] = region;
+  return SharedBuffer(std::move(region), std::span(base, bytes));
+}
+
+// Another one may lie at its addresses by now.
+void SharedRegions::Forget(const SharedRegion& region) {
+  RegionPtr there;  // Released after the lock, which its end takes.
+  const MutexLock lock(mutex_);
+  const auto found = by_base_.find(region.bytes().data());
+  if (found == by_base_.end()) {
+    return;
+  }
+  there = found->second.lock();
+  if (there == nullptr || there.get() == &region) {
+    by_base_.erase(found);
+  }
+}
+
+SharedRegions::RegionPtr SharedRegions::LastBefore(const std::byte* end) const {
+  const auto after = by_base_.lower_bound(end);
+  return after == by_base_.begin() ? nullptr : std::prev(after)->second.lock();
+}
+
+SharedRegions::RegionPtr SharedRegions::FindAny(std::span<const std::byte> bytes) const {
+  RegionPtr region;
+  const MutexLock lock(mutex_);
+  region = LastBefore(bytes.data() + 1);
   if (region == nullptr) {
     return nullptr;
   }
-  const auto offset = static_cast<size_t>(bytes.data() - region->mapping.base());
-  const size_t room = region->mapping.bytes();
+  const auto offset = static_cast<size_t>(bytes.data() - region->bytes().data());
+  const size_t room = region->bytes().size();
   return offset <= room && bytes.size() <= room - offset ? region : nullptr;
+}
+
+bool SharedRegions::TouchesDevice(std::span<const std::byte> bytes) const {
+  if (!has_device_memory_.load() || bytes.empty()) {
+    return false;
+  }
+  RegionPtr region;
+  const MutexLock lock(mutex_);
+  region = LastBefore(bytes.data() + bytes.size());
+  return region != nullptr && region->in_device() &&
+         region->bytes().data() + region->bytes().size() > bytes.data();
 }
 
 metrics::Counter& SharedRegions::Refused(StatusCode reason) {
@@ -169,7 +230,7 @@ void SharedRegions::CountRefused(StatusCode reason) {
 }
 
 Status SharedRegions::Privatise(const SharedRegion& region, std::span<std::byte> bytes) {
-  Forget(region.mapping.base());
+  Forget(region);
   region.EndUses();  // They would go on with the pages that this process leaves.
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   std::byte* const base = region.mapping.base();

@@ -4,6 +4,7 @@
 /// killed process leaves nothing behind.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -62,11 +63,18 @@ class RegionUse {
   virtual void End() = 0;
 };
 
-/// A buffer that peers on this host may map.
+/// A buffer that peers on this host may map, or memory of a device that RDMA devices access.
 struct SharedRegion {
   uint64_t id = 0;  ///< Unique within the endpoint; never 0 and never reused.
-  UniqueFd memory;
-  Mapping mapping;
+  UniqueFd memory;  ///< A memory file, or the device's dma-buf.
+  Mapping mapping;  ///< Empty: a device's memory.
+  std::span<std::byte> device_bytes = {};  ///< Device's addresses, which the host does not access.
+  uint64_t device_offset = 0;              ///< Where `device_bytes` begin in `memory`.
+
+  bool in_device() const { return !device_bytes.empty(); }
+  std::span<std::byte> bytes() const {
+    return in_device() ? device_bytes : std::span(mapping.base(), mapping.bytes());
+  }
 
   /// Registers `use`, which is ended before the memory is freed. Thread: any.
   void AddUse(std::weak_ptr<RegionUse> use) const HEDDLE_EXCLUDES(mutex);
@@ -85,9 +93,18 @@ class SharedRegions : public std::enable_shared_from_this<SharedRegions> {
 
   /// Allocates a shared buffer. Errors: kInvalidArgument (0 bytes), kResourceExhausted.
   Result<SharedBuffer> Allocate(size_t bytes) HEDDLE_EXCLUDES(mutex_);
-  /// The region that contains all of `bytes`; null: none.
-  std::shared_ptr<const SharedRegion> Find(std::span<const std::byte> bytes) const
+  /// Implements Endpoint::ImportDeviceMemory.
+  Result<SharedBuffer> Import(const DeviceMemory& memory) HEDDLE_EXCLUDES(mutex_);
+  /// The shared buffer that contains all of `bytes`; null: none, or a device's memory.
+  std::shared_ptr<const SharedRegion> Find(std::span<const std::byte> bytes) const {
+    auto region = FindAny(bytes);
+    return region == nullptr || region->in_device() ? nullptr : region;
+  }
+  /// The same, or the device's memory.
+  std::shared_ptr<const SharedRegion> FindAny(std::span<const std::byte> bytes) const
       HEDDLE_EXCLUDES(mutex_);
+  /// Whether some of `bytes` is a device's memory, so that the host must not access it.
+  bool TouchesDevice(std::span<const std::byte> bytes) const HEDDLE_EXCLUDES(mutex_);
   /// Replaces the pages of `bytes` of `region` by a private copy at the same address, which other
   /// processes that have mapped the region cannot access. From then on Find does not return the
   /// region. Errors: those of the system calls.
@@ -97,10 +114,15 @@ class SharedRegions : public std::enable_shared_from_this<SharedRegions> {
 
  private:
   metrics::Counter& Refused(StatusCode reason);
-  void Forget(const std::byte* base) HEDDLE_EXCLUDES(mutex_);
+  using RegionPtr = std::shared_ptr<const SharedRegion>;
+  /// The last region that begins before `end`; null: none.
+  RegionPtr LastBefore(const std::byte* end) const HEDDLE_REQUIRES(mutex_);
+  SharedBuffer Add(std::shared_ptr<SharedRegion> region, size_t bytes) HEDDLE_REQUIRES(mutex_);
+  void Forget(const SharedRegion& region) HEDDLE_EXCLUDES(mutex_);
 
   metrics::Registry* const metrics_;
   mutable Mutex mutex_;
+  std::atomic<bool> has_device_memory_ = false;  ///< Ever: what there is not need not be sought.
   uint64_t next_id_ HEDDLE_GUARDED_BY(mutex_) = 1;
   std::map<const std::byte*, std::weak_ptr<const SharedRegion>> by_base_ HEDDLE_GUARDED_BY(mutex_);
 };

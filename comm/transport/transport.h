@@ -62,10 +62,10 @@ struct RemoteMemory {
   uint32_t key = 0;
 };
 
-/// Direct placement: an RDMA device writes bytes from a shared buffer (Endpoint::AllocateShared) of
-/// one end into one of the other, beside the stream. Placed bytes arrive before bytes that are
-/// written into the stream later. Lives as long as its connection and is used under the same rules
-/// for threads.
+/// Direct placement: an RDMA device writes bytes from a shared buffer (Endpoint::AllocateShared,
+/// ImportDeviceMemory) of one end into one of the other, beside the stream. Placed bytes arrive
+/// before bytes that are written into the stream later. Lives as long as its connection and is used
+/// under the same rules for threads.
 class DirectPlacement {
  public:
   /// Lets the peer's device write into `bytes` of `region` until Withdraw. Errors:

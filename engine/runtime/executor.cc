@@ -160,7 +160,7 @@ class Executor::Impl {
         trains_(!options_.graph->parameters.empty() &&
                 !options_.graph->parameters[0].gradients.empty()),
         values_(program_, options_.memory_cap_bytes),
-        messages_(options_.group, device_, options_.shared),
+        messages_(options_.group, device_, options_.shared, options_.direct),
         exchanges_(options_.group,
                    device_,
                    [this](const graph::TensorType& type) { return SharedBuffer(type); }),
@@ -477,7 +477,9 @@ class Executor::Impl {
                             WaitingIn(options_.progress, [&] { return messages_.Receive(index); }));
     figures_.waiting_seconds += Seconds(Now() - begun);
     device_.clock().WaitFor(received.arrived);
-    return values_.Put(instruction.outputs[0], OnDevice(device_, std::move(received.host)));
+    return values_.Put(instruction.outputs[0], received.on_device
+                                                   ? std::move(received.tensor)
+                                                   : OnDevice(device_, std::move(received.tensor)));
   }
 
   Status Exchange(const Instruction& instruction, size_t index) {

@@ -16,6 +16,7 @@
 #include "engine/program/program.h"
 #include "engine/runtime/batch.h"
 #include "engine/runtime/device/device.h"
+#include "engine/runtime/device_tensors.h"
 #include "engine/runtime/parameter_state.h"
 #include "engine/runtime/shared_tensors.h"
 #include "engine/runtime/vote.h"
@@ -30,6 +31,7 @@ struct ExecutorOptions {
   ParameterState* state = nullptr;            ///< The worker's state, which Apply changes.
   comm::Communicator* group = nullptr;        ///< May be null if the program has one worker.
   SharedTensors* shared = nullptr;  ///< Memory of messages and sums; null: ordinary memory.
+  DeviceTensors* direct = nullptr;  ///< The device's memory of messages; null: the host's.
   Device* device = nullptr;         ///< The device of `state`.
   SampleReader read_sample;         ///< Reads the tokens of the step.
   /// Called before the optimizer changes the state of a parameter, in the Program's order of

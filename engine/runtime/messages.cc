@@ -1,5 +1,6 @@
 #include "engine/runtime/messages.h"
 
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -7,10 +8,27 @@
 #include "engine/runtime/device/tensor.h"
 
 namespace heddle::runtime {
-Messages::Messages(comm::Communicator* group, Device& device, SharedTensors* shared)
+
+namespace {
+
+std::span<std::byte> MemoryOf(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+}  // namespace
+
+Messages::Messages(comm::Communicator* group,
+                   Device& device,
+                   SharedTensors* shared,
+                   DeviceTensors* direct)
     : group_(group),
       device_(device),
-      shared_(shared) {}
+      shared_(shared),
+      direct_(direct) {}
+
+at::Tensor Messages::Direct(int peer, const graph::TensorType& type) const {
+  return direct_ == nullptr ? at::Tensor() : direct_->Empty(peer, type);
+}
 
 // True if the network devices of both ends carry the message from memory to memory. Another
 // transport copies it, and would then copy it twice.
@@ -19,6 +37,10 @@ bool Messages::IsPlaced(int peer, const graph::TensorType& type) const {
 }
 
 Copied Messages::Fetch(int peer, const at::Tensor& value, const graph::TensorType& type) {
+  if (at::Tensor own = Direct(peer, type); own.defined()) {
+    device_.Prepare([own, value] { at::Tensor(own).copy_(value); });
+    return {.tensor = std::move(own), .mark = device_.Computed()};
+  }
   if (!IsPlaced(peer, type)) {
     return device_.Download(value);
   }
@@ -60,16 +82,16 @@ Status Messages::SendLater(int peer, uint64_t tag, const Copied& message) {
   return status;
 }
 
-void Messages::Begin(int peer, uint64_t tag, at::Tensor host) {
-  comm::Work work = group_->Send(peer, tag, BytesOf(host), /*urgent=*/true);
+void Messages::Begin(int peer, uint64_t tag, at::Tensor tensor) {
+  comm::Work work = group_->Send(peer, tag, MemoryOf(tensor), /*urgent=*/true);
   const MutexLock lock(mutex_);
-  sends_.push_back({.work = std::move(work), .host = std::move(host)});
+  sends_.push_back({.work = std::move(work), .tensor = std::move(tensor)});
 }
 
 Status Messages::DropEnded() {
   const MutexLock lock(mutex_);
   while (!sends_.empty() && sends_.front().work.Done()) {
-    HEDDLE_RETURN_IF_ERROR(sends_.front().work.Wait());
+    HEDDLE_RETURN_IF_ERROR(DeviceTensors::StatusOf(sends_.front().work.Wait()));
     sends_.pop_front();
   }
   return Status::Ok();
@@ -83,7 +105,7 @@ std::deque<Messages::Transfer> Messages::TakeSends() {
 Status Messages::FinishSends() {
   Status first = later_ == nullptr ? Status::Ok() : later_->Drain();
   for (const Transfer& send : TakeSends()) {
-    const Status status = send.work.Wait();
+    const Status status = DeviceTensors::StatusOf(send.work.Wait());
     if (first.ok()) {
       first = status;
     }
@@ -92,21 +114,30 @@ Status Messages::FinishSends() {
 }
 
 void Messages::Post(size_t key, int peer, uint64_t tag, const graph::TensorType& type) {
-  at::Tensor host = IsPlaced(peer, type) ? shared_->Empty(type) : device_.HostBuffer(type);
-  comm::Work work = group_->Recv(peer, tag, BytesOf(host), /*urgent=*/true);
-  posted_.emplace(key, Transfer{.work = std::move(work), .host = std::move(host)});
+  at::Tensor tensor = Direct(peer, type);
+  const bool on_device = tensor.defined();
+  if (!on_device) {
+    tensor = IsPlaced(peer, type) ? shared_->Empty(type) : device_.HostBuffer(type);
+  }
+  comm::Work work = group_->Recv(peer, tag, MemoryOf(tensor), /*urgent=*/true);
+  posted_.emplace(
+      key, Transfer{.work = std::move(work), .tensor = std::move(tensor), .on_device = on_device});
 }
 
 Result<Messages::Received> Messages::Receive(size_t key) {
   const auto found = posted_.find(key);
   HEDDLE_CHECK(found != posted_.end(), "message {} was not posted", key);
-  if (const Status status = found->second.work.Wait(); !status.ok()) {
+  if (const Status status = DeviceTensors::StatusOf(found->second.work.Wait()); !status.ok()) {
     const MutexLock lock(mutex_);
     return copy_status_.ok() ? status : copy_status_;
   }
-  Received received{.host = std::move(found->second.host),
+  Received received{.tensor = std::move(found->second.tensor),
+                    .on_device = found->second.on_device,
                     .arrived = found->second.work.finished_at()};
   posted_.erase(found);
+  if (received.on_device) {
+    HEDDLE_RETURN_IF_ERROR(direct_->Flush(received.tensor));
+  }
   return received;
 }
 

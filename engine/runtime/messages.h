@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "comm/communicator.h"
 #include "engine/runtime/device/device.h"
+#include "engine/runtime/device_tensors.h"
 #include "engine/runtime/exchange/task_queue.h"
 #include "engine/runtime/shared_tensors.h"
 
@@ -24,9 +25,9 @@ namespace heddle::runtime {
 /// Thread: one caller at a time.
 class Messages {
  public:
-  /// `group` null: none are sent or posted. `shared` null: all go through ordinary memory. They
-  /// outlive this.
-  Messages(comm::Communicator* group, Device& device, SharedTensors* shared);
+  /// `group` null: none are sent or posted. `shared` null: all go through ordinary memory.
+  /// `direct` null: none through the device's own. They outlive this.
+  Messages(comm::Communicator* group, Device& device, SharedTensors* shared, DeviceTensors* direct);
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
@@ -41,7 +42,8 @@ class Messages {
   void Post(size_t key, int peer, uint64_t tag, const graph::TensorType& type);
   size_t posted() const { return posted_.size(); }
   struct Received {
-    at::Tensor host;  ///< In the host's memory.
+    at::Tensor tensor;
+    bool on_device = false;  ///< Else in the host's memory.
     Time arrived;
   };
   /// Precondition: posted, and not received before. Errors: the communicator's, and the device's
@@ -57,19 +59,23 @@ class Messages {
  private:
   struct Transfer {
     comm::Work work;
-    at::Tensor host;  ///< Belongs to the work until it has ended.
+    at::Tensor tensor;  ///< Belongs to the work until it has ended.
+    bool on_device = false;
   };
 
   bool IsPlaced(int peer, const graph::TensorType& type) const;
+  /// Memory of the device for a message; undefined: it goes through the host's.
+  at::Tensor Direct(int peer, const graph::TensorType& type) const;
   Copied Fetch(int peer, const at::Tensor& value, const graph::TensorType& type);
   Status SendLater(int peer, uint64_t tag, const Copied& message) HEDDLE_EXCLUDES(mutex_);
-  void Begin(int peer, uint64_t tag, at::Tensor host) HEDDLE_EXCLUDES(mutex_);
+  void Begin(int peer, uint64_t tag, at::Tensor tensor) HEDDLE_EXCLUDES(mutex_);
   Status DropEnded() HEDDLE_EXCLUDES(mutex_);
   std::deque<Transfer> TakeSends() HEDDLE_EXCLUDES(mutex_);
 
   comm::Communicator* const group_;
   Device& device_;
   SharedTensors* const shared_;
+  DeviceTensors* const direct_;
   std::map<size_t, Transfer> posted_;
   std::atomic<bool> abandoned_ = false;
   Mutex mutex_;

@@ -21,6 +21,7 @@ namespace heddle::runtime::testing {
 namespace {
 
 constexpr uint64_t kSeed = 3;
+constexpr Duration kLongestTrial = std::chrono::seconds(60);
 
 Status ReadRandomSample(int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets) {
   const uint64_t key = StreamKey(7, "sample");
@@ -47,6 +48,13 @@ void ForEach(const Shape& shape, const Box& box, const Visit& visit) {
   }
 }
 
+std::vector<std::string> Transports(const TrainingOptions& options) {
+  if (options.direct) {
+    return {"placing", "tcp"};
+  }
+  return options.shm ? std::vector<std::string>() : std::vector<std::string>{"verbs", "tcp"};
+}
+
 // One worker of a run: what it is connected with, and what it trains.
 class Worker {
  public:
@@ -56,8 +64,7 @@ class Worker {
         options_(options) {
     auto endpoint =
         comm::Endpoint::Create({.config = {.worker = name, .job = "test", .secret = "secret"},
-                                .open = options.shm ? std::vector<std::string>()
-                                                    : std::vector<std::string>{"verbs", "tcp"},
+                                .open = Transports(options),
                                 .metrics = &registry_});
     EXPECT_TRUE(endpoint.ok()) << endpoint.status().ToString();
     endpoint_ = *std::move(endpoint);
@@ -100,11 +107,17 @@ class Worker {
  private:
   Status RunSteps(comm::Communicator& group, ParameterState& state) {
     SharedTensors shared(*endpoint_, *device_);
+    DeviceTensors direct(*endpoint_, *device_);
+    if (options_.direct) {
+      HEDDLE_RETURN_IF_ERROR(direct.Agree(group, program_.peers, /*tag=*/1, After(kLongestTrial)));
+      options_.after_trial(program_.rank);
+    }
     Executor executor({.graph = &graph_,
                        .program = &program_,
                        .state = &state,
                        .group = &group,
                        .shared = options_.slabs ? &shared : nullptr,
+                       .direct = options_.direct ? &direct : nullptr,
                        .device = device_.get(),
                        .read_sample = ReadRandomSample,
                        .seed = kSeed,

@@ -35,6 +35,10 @@ struct TrainingOptions {
   int64_t steps = 1;
   bool shm = true;     ///< Through shared memory, else TCP.
   bool slabs = false;  ///< Messages and sums in memory that workers share (SharedTensors).
+  /// Messages in the devices' own memory (DeviceTensors), over the transport "placing".
+  bool direct = false;
+  /// Called on each worker's thread when the workers have agreed on that.
+  std::function<void(int rank)> after_trial = [](int /*rank*/) {};
   /// Of the worker of a rank; called on its thread.
   std::function<std::unique_ptr<Device>(int rank)> make_device;
   /// Called with each worker's device after its last step, before its weights are read.

@@ -13,11 +13,17 @@ class VerbsPlacement::Registration final : public RegionUse {
  public:
   static Result<std::shared_ptr<Registration>> Of(std::shared_ptr<VerbsDevice> device,
                                                   const SharedRegion& region) {
-    VerbsHandle<ibv_mr> memory(::ibv_reg_mr(device->domain(), region.mapping.base(),
-                                            region.mapping.bytes(),
-                                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+    constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    std::byte* const base = region.bytes().data();
+    const size_t bytes = region.bytes().size();
+    VerbsHandle<ibv_mr> memory(region.in_device()
+                                   ? ::ibv_reg_dmabuf_mr(device->domain(), region.device_offset,
+                                                         bytes, reinterpret_cast<uint64_t>(base),
+                                                         region.memory.get(), kAccess)
+                                   : ::ibv_reg_mr(device->domain(), base, bytes, kAccess));
     if (memory == nullptr) {
-      return VerbsResourceError(errno, "registering a shared buffer for RDMA");
+      return VerbsResourceError(
+          errno, region.in_device() ? "ibv_reg_dmabuf_mr" : "registering a shared buffer for RDMA");
     }
     std::shared_ptr<Registration> made(new Registration(std::move(device), std::move(memory)));
     region.AddUse(made);

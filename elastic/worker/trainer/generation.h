@@ -12,6 +12,7 @@
 #include "elastic/worker/replicas/replicator.h"
 #include "engine/program/program.h"
 #include "engine/program/state.h"
+#include "engine/runtime/device_tensors.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/shared_tensors.h"
 
@@ -42,6 +43,7 @@ struct Generation {
   std::vector<program::StateBox> written;
   std::unique_ptr<runtime::ParameterState> state;
   std::unique_ptr<runtime::SharedTensors> shared;  // Outlives the group, whose messages may use it.
+  std::unique_ptr<runtime::DeviceTensors> direct;  // The same.
   std::unique_ptr<comm::Communicator> group;
   std::unique_ptr<Replicator> replicator;  ///< Null: no snapshots are kept in memory.
   std::unique_ptr<runtime::Executor> trainer;

@@ -47,6 +47,8 @@ Result<std::unique_ptr<Generation>> GenerationBuilder::Build(const MoveState& mo
   next->state = std::make_unique<runtime::ParameterState>(context_.graph, *context_.device);
   next->shared =
       std::make_unique<runtime::SharedTensors>(*context_.options.endpoint, *context_.device);
+  next->direct =
+      std::make_unique<runtime::DeviceTensors>(*context_.options.endpoint, *context_.device);
   HEDDLE_ASSIGN_OR_RETURN(const comm::MeasuredLinks measured,
                           MeasuredLinksFrom(move.prepared.links(), start.move_members_size()));
   HEDDLE_RETURN_IF_ERROR(MoveInto(*next, move, held, measured, moved));
@@ -104,6 +106,8 @@ Status GenerationBuilder::MakeRunnable(Generation& next,
   {
     const Progress::Wait waits(context_.progress);
     HEDDLE_RETURN_IF_ERROR(next.group->ShareLinkEnd(own, measured, job.comm.preference(), all));
+    HEDDLE_RETURN_IF_ERROR(next.direct->Agree(*next.group, PeersOf(*next.lowered, prepared),
+                                              kLinksTag, *all.deadline));
   }
   context_.progress.Note();
   next.trainer = std::make_unique<runtime::Executor>(ExecutorFor(next, /*training=*/true));
@@ -160,6 +164,7 @@ runtime::ExecutorOptions GenerationBuilder::ExecutorFor(Generation& generation, 
           .state = generation.state.get(),
           .group = generation.group.get(),
           .shared = generation.shared.get(),
+          .direct = generation.direct.get(),
           .device = context_.device.get(),
           .read_sample =
               [&context = context_, validates](int64_t sample, std::span<int32_t> tokens,

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,6 +27,7 @@
 #include "engine/graph/graph.h"
 #include "engine/runtime/device/arithmetic.h"
 #include "engine/runtime/device/device_clock.h"
+#include "engine/runtime/device/exported_memory.h"
 
 namespace heddle::runtime {
 
@@ -138,6 +140,14 @@ class Device {
   /// object: after the last copy that uses the memory, and before the memory is freed. Null: the
   /// device has no use for it. Errors: kResourceExhausted; copies then work, as from any memory.
   virtual Result<std::shared_ptr<void>> RegisterHost(std::span<std::byte> memory) = 0;
+  /// Allocates at least `bytes` of the device's memory that network devices read and write
+  /// directly, uninitialised. Null: the device has none. Errors: kUnimplemented (its driver does
+  /// not export memory), kResourceExhausted.
+  virtual Result<std::shared_ptr<ExportedMemory>> Export(size_t /*bytes*/) {
+    return std::shared_ptr<ExportedMemory>();
+  }
+  /// A mark behind all compute that was queued. Thread: any.
+  virtual Mark Computed() { return {}; }
   /// Compute that is queued from now on runs after `mark`.
   virtual void Await(const Mark& mark) = 0;
   /// Waits for all that was queued. Errors: kDeadlineExceeded, the device's.

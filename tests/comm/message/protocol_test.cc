@@ -326,8 +326,8 @@ std::vector<Refusal> Refusals() {
          return frame;
        },
        "frame of kind 8 with 1 of 0 bytes"},
-      {"AnUnknownKind", [](Exchange&) { return Bare(FrameOf(static_cast<FrameKind>(11), 0, 0)); },
-       "frame of kind 11"},
+      {"AnUnknownKind", [](Exchange&) { return Bare(FrameOf(static_cast<FrameKind>(12), 0, 0)); },
+       "frame of kind 12"},
       {"AnotherGeneration",
        [](Exchange&) {
          FrameHeader header = FrameOf(FrameKind::kCredit, 0, 0);

@@ -193,5 +193,74 @@ TEST_F(SharedRegionsTest, WhatIsRefusedIsCountedByItsReason) {
   EXPECT_EQ(counted, 2);
 }
 
+/// Imports `bytes` of a file of four pages, from `offset` on, at `address`.
+Result<SharedBuffer> Import(SharedRegions& regions,
+                            std::byte* address,
+                            size_t bytes,
+                            uint64_t offset) {
+  const UniqueFd file(::memfd_create("device", MFD_CLOEXEC));
+  EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(4 * kPage)), 0);
+  return regions.Import({.fd = file.get(), .offset = offset, .bytes = {address, bytes}});
+}
+
+class DeviceRegionsTest : public ::testing::Test {
+ protected:
+  /// Addresses that are nowhere mapped.
+  std::byte* const address_ = reinterpret_cast<std::byte*>(uintptr_t{1} << 46);
+  const std::shared_ptr<SharedRegions> regions_ = std::make_shared<SharedRegions>(nullptr);
+};
+
+TEST_F(DeviceRegionsTest, OnlyWhatIsInTheDmaBufIsImported) {
+  EXPECT_TRUE(Import(*regions_, address_, 4 * kPage, 0).ok());
+  EXPECT_TRUE(Import(*regions_, address_, kPage, 3 * kPage).ok());
+  const struct {
+    size_t bytes;
+    uint64_t offset;
+  } wrong[] = {{0, 0},         {4 * kPage + 1, 0}, {kPage + 1, 3 * kPage},
+               {1, 4 * kPage}, {1, 5 * kPage},     {kPage, UINT64_MAX - kPage + 1}};
+  for (const auto& [bytes, offset] : wrong) {
+    EXPECT_EQ(Import(*regions_, address_, bytes, offset).status().code(),
+              StatusCode::kInvalidArgument)
+        << bytes << " at " << offset;
+  }
+  EXPECT_EQ(regions_->Import({.fd = -1, .bytes = {address_, kPage}}).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST_F(DeviceRegionsTest, TheHostKnowsWhatItMustNotTouch) {
+  EXPECT_FALSE(regions_->TouchesDevice({address_, kPage}));
+  auto buffer = Import(*regions_, address_ + kPage, kPage, 0);
+  ASSERT_TRUE(buffer.ok());
+  EXPECT_EQ(regions_->Find(buffer->bytes()), nullptr) << "peers of this host cannot map it";
+  ASSERT_NE(regions_->FindAny(buffer->bytes()), nullptr);
+  EXPECT_TRUE(regions_->FindAny(buffer->bytes())->in_device());
+  EXPECT_EQ(regions_->FindAny({address_ + kPage, kPage + 1}), nullptr);
+  EXPECT_TRUE(regions_->TouchesDevice({address_ + 2 * kPage - 1, 2})) << "past its end";
+  EXPECT_TRUE(regions_->TouchesDevice({address_, kPage + 1})) << "before its begin";
+  EXPECT_FALSE(regions_->TouchesDevice({address_, kPage}));
+  EXPECT_FALSE(regions_->TouchesDevice({address_ + 2 * kPage, kPage}));
+  EXPECT_FALSE(regions_->TouchesDevice({address_ + kPage, 0}));
+  buffer = UnavailableError("freed");
+  EXPECT_FALSE(regions_->TouchesDevice({address_ + kPage, kPage}));
+}
+
+TEST_F(DeviceRegionsTest, AnAddressIsImportedAgainOnlyAfterItsBufferIsGone) {
+  auto use = std::make_shared<CountedUse>();
+  auto buffer = Import(*regions_, address_, 2 * kPage, 0);
+  ASSERT_TRUE(buffer.ok());
+  regions_->FindAny(buffer->bytes())->AddUse(use);
+  for (const size_t at : {size_t{0}, kPage}) {
+    EXPECT_EQ(Import(*regions_, address_ + at, 2 * kPage, 0).status().code(),
+              StatusCode::kFailedPrecondition);
+  }
+  EXPECT_EQ(use->ended, 0);
+  EXPECT_NE(regions_->FindAny(buffer->bytes()), nullptr) << "a refusal changes nothing";
+  buffer = UnavailableError("freed");
+  EXPECT_EQ(use->ended, 1);
+  buffer = Import(*regions_, address_, kPage, 0);
+  ASSERT_TRUE(buffer.ok()) << buffer.status().ToString();
+  EXPECT_NE(regions_->FindAny(buffer->bytes()), nullptr);
+}
+
 }  // namespace
 }  // namespace heddle::comm

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "engine/runtime/device/tensor.h"
+#include "tests/support/device/fake_export.h"
 
 namespace heddle::runtime::testing {
 namespace {
@@ -184,6 +185,20 @@ Result<std::shared_ptr<void>> FakeDevice::RegisterHost(std::span<std::byte> memo
     return ResourceExhaustedError("the device registers no memory");
   }
   return host_memory_->Register(memory);
+}
+
+Result<std::shared_ptr<ExportedMemory>> FakeDevice::Export(size_t bytes) {
+  if (!options_.exports) {
+    return UnimplementedError("the device exports no memory");
+  }
+  auto made = std::make_shared<FakeExport>(bytes, options_.flushes);
+  memory_->Add(made);
+  return std::shared_ptr<ExportedMemory>(std::move(made));
+}
+
+Mark FakeDevice::Computed() {
+  OperationPtr newest = queues_.Newest(Queue::kCompute);
+  return newest == nullptr ? Mark() : MarkOf(std::move(newest));
 }
 
 void FakeDevice::Copy(std::span<const std::byte> from,

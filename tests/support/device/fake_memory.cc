@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <sys/mman.h>
 
 #include "base/check.h"
 #include "engine/runtime/device/tensor.h"
+#include "tests/support/device/fake_export.h"
 
 namespace heddle::runtime::testing {
 namespace {
@@ -82,10 +84,25 @@ void FakeMemory::Open() {
     Poison(memory);
   }
   to_poison_.clear();
+  for (const auto& exported : exports_) {
+    if (const auto there = exported.lock()) {
+      there->Open();
+    }
+  }
+}
+
+void FakeMemory::Add(std::weak_ptr<FakeExport> exported) {
+  const MutexLock lock(mutex_);
+  exports_.push_back(std::move(exported));
 }
 
 void FakeMemory::Close() {
   const MutexLock lock(mutex_);
+  for (const auto& exported : exports_) {
+    if (const auto there = exported.lock()) {
+      there->Close();
+    }
+  }
   HEDDLE_CHECK(::mprotect(all_.data(), WholePages(used_), PROT_NONE) == 0,
                "a device's memory cannot be closed");
 }

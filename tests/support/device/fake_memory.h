@@ -18,6 +18,8 @@
 
 namespace heddle::runtime::testing {
 
+class FakeExport;
+
 /// Bytes of which every floating-point number is a NaN, and every index is out of range.
 void Poison(std::span<std::byte> bytes);
 bool IsPoisoned(std::span<const std::byte> bytes);
@@ -32,6 +34,8 @@ class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
 
   /// A contiguous tensor; the memory lives as long as it. Throws std::bad_alloc where none is left.
   at::Tensor Empty(const graph::TensorType& type);
+  /// Adds memory that is opened and closed with this.
+  void Add(std::weak_ptr<FakeExport> exported) HEDDLE_EXCLUDES(mutex_);
   /// Lets this process read and write it, poisoned where it is new or was freed.
   void Open();
   void Close();
@@ -50,6 +54,7 @@ class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
   int64_t peak_ HEDDLE_GUARDED_BY(mutex_) = 0;
   std::map<size_t, std::vector<std::byte*>> free_ HEDDLE_GUARDED_BY(mutex_);  ///< By size.
   std::vector<std::span<std::byte>> to_poison_ HEDDLE_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<FakeExport>> exports_ HEDDLE_GUARDED_BY(mutex_);
 };
 
 }  // namespace heddle::runtime::testing

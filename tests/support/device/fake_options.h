@@ -45,6 +45,8 @@ inline constexpr int kFaults = static_cast<int>(Fault::kMemoryKept) + 1;
 struct FakeOptions {
   uint64_t seed = 0;
   bool registers = true;  ///< Memory of the host; else it refuses.
+  bool exports = false;   ///< Memory of its own to network devices.
+  bool flushes = true;    ///< What they write is seen after a flush; else never.
   size_t memory_bytes = size_t{64} << 20;
   int64_t emulated_bytes = 0;  ///< DeviceOptions::memory_cap_bytes.
   std::string card = {};       ///< Device::card().

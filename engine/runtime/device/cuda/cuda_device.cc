@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "engine/runtime/device/cuda/cuda_errors.h"
+#include "engine/runtime/device/cuda/export.h"
 #include "engine/runtime/device/tensor.h"
 
 namespace heddle::runtime::cuda {
@@ -184,6 +185,10 @@ Mark CudaDevice::DownloadInto(at::Tensor value, at::Tensor host) {
 
 Result<std::shared_ptr<void>> CudaDevice::RegisterHost(std::span<std::byte> memory) {
   return LockInPlace(queues_->ordinal(), memory);
+}
+
+Result<std::shared_ptr<ExportedMemory>> CudaDevice::Export(size_t bytes) {
+  return ExportMemory(queues_->ordinal(), bytes);
 }
 
 void CudaDevice::Await(const Mark& mark) {

@@ -40,6 +40,8 @@ class CudaDevice final : public Device {
   Copied Download(at::Tensor value) override;
   Mark DownloadInto(at::Tensor value, at::Tensor host) override;
   Result<std::shared_ptr<void>> RegisterHost(std::span<std::byte> memory) override;
+  Result<std::shared_ptr<ExportedMemory>> Export(size_t bytes) override;
+  Mark Computed() override { return queues_->MarkOf(Queue::kCompute, {}); }
   void Await(const Mark& mark) override;
   Status Drain(Deadline deadline) override;
   int64_t memory_in_use() const override;
