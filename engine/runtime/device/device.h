@@ -29,6 +29,8 @@
 
 namespace heddle::runtime {
 
+class PeerMemory;
+
 /// A device that has not finished its queued work after this time counts as lost.
 inline constexpr Duration kLongestWait = std::chrono::minutes(10);
 
@@ -138,6 +140,8 @@ class Device {
   /// object: after the last copy that uses the memory, and before the memory is freed. Null: the
   /// device has no use for it. Errors: kResourceExhausted; copies then work, as from any memory.
   virtual Result<std::shared_ptr<void>> RegisterHost(std::span<std::byte> memory) = 0;
+  /// Its memory that other devices of the host read (peer_memory.h); null: they cannot.
+  virtual PeerMemory* peer_memory() { return nullptr; }
   /// Compute that is queued from now on runs after `mark`.
   virtual void Await(const Mark& mark) = 0;
   /// Waits for all that was queued. Errors: kDeadlineExceeded, the device's.
@@ -160,7 +164,6 @@ class Device {
   void EmulateMemory(int64_t bytes) { emulated_memory_.store(bytes); }
   /// The clock, which counts the time of Compute and Update.
   DeviceClock& clock() { return clock_; }
-  const DeviceClock& clock() const { return clock_; }
 
  private:
   DeviceClock clock_;
