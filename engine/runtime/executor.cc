@@ -529,10 +529,15 @@ class Executor::Impl {
       reductions_.Begin(instruction, inputs, nullptr);
       return Status::Ok();
     }
-    // In the host's memory until all sums are complete: nothing reads it before.
+    // Nothing reads it before all sums are complete.
     const SlotId slot = instruction.outputs[0];
-    sums_.push_back(slot);
-    return values_.Put(slot, reductions_.Begin(instruction, inputs, &values_.SlotOf(slot).type));
+    Reductions::Output sum = reductions_.Begin(instruction, inputs, &values_.SlotOf(slot).type);
+    if (sum.on_device) {
+      ++figures_.device_sums;
+    } else {
+      sums_.push_back(slot);
+    }
+    return values_.Put(slot, std::move(sum.tensor));
   }
 
   Result<VoteRecord> OwnRecord(int64_t step, const VoteFlags& flags) {
@@ -575,7 +580,7 @@ class Executor::Impl {
   Messages messages_;              // Receives by instruction.
   Exchanges exchanges_;            // By their output's slot.
   Gathers gathers_;
-  std::vector<SlotId> sums_;  // What the step has reduced.
+  std::vector<SlotId> sums_;  // What the step has reduced in the host's memory.
   size_t next_receive_ = 0;
   KernelContext context_;
   bool injects_nan_ = false;  // The next result is to be NaN: a test asks for that.

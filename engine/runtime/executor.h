@@ -50,6 +50,7 @@ struct StepStats {
   double busy_seconds = 0;     ///< The device's time in compute that has ended.
   double waiting_seconds = 0;  ///< The time spent waiting in receives and for reductions.
   int64_t peak_bytes = 0;      ///< The largest sum of the bytes of live values.
+  int64_t device_sums = 0;     ///< Sums of gradients that the members' devices made.
 };
 
 /// Runs the steps of one Program. Aborting the communicator ends the waits for other workers.

@@ -98,6 +98,7 @@ class Worker {
   std::unique_ptr<Device> device_;
   std::vector<double> losses_;
   std::vector<double> seconds_;
+  int64_t device_sums_ = 0;
   struct Part {
     Box box;
     std::vector<std::byte> bytes;
@@ -129,6 +130,7 @@ class Worker {
       executor.Apply(step, outcome.gradient_norm, 3e-3);
       losses_.push_back(outcome.loss);
       seconds_.push_back(Seconds(Now() - begun));
+      device_sums_ += executor.figures().device_sums;
     }
     options_.after_steps(*device_);
     return Status::Ok();
@@ -298,12 +300,12 @@ Trained Train(const std::vector<WorkerPart>& parts, const TrainingOptions& optio
   for (std::thread& thread : threads) {
     thread.join();
   }
-  Trained trained{
-      .status = {}, .losses = workers[0]->losses_, .seconds = workers[0]->seconds_, .masters = {}};
+  Trained trained{.status = {}, .losses = workers[0]->losses_, .seconds = workers[0]->seconds_};
   for (size_t rank = 0; rank < workers.size(); ++rank) {
     if (trained.status.ok()) {
       trained.status = statuses[rank];
     }
+    trained.device_sums += workers[rank]->device_sums_;
     options.look_at(*workers[rank]->device_);
   }
   if (trained.status.ok()) {

@@ -51,7 +51,8 @@ struct Trained {
   Status status;                ///< The first worker's that failed.
   std::vector<double> losses;   ///< By step.
   std::vector<double> seconds;  ///< The same, of the first worker.
-  std::map<std::string, std::vector<std::byte>> masters;
+  int64_t device_sums = 0;      ///< Sums of gradients that devices made, of all workers and steps.
+  std::map<std::string, std::vector<std::byte>> masters = {};
 };
 
 /// Trains under `plan` with one thread a worker. Fails the test where holders of a parameter

@@ -52,6 +52,9 @@ StepStats::StepStats(metrics::Registry& registry)
           "heddle_device_memory_peak_bytes",
           "The most memory of its device that this worker's tensors have used since its "
           "generation began.")),
+      device_sums_(registry.GetGauge(
+          "heddle_device_sums",
+          "Sums of gradients in the last step that this worker's device made with others.")),
       seconds_(
           registry.GetHistogram("heddle_step_seconds",
                                 "Time of a step.",
@@ -79,6 +82,7 @@ void StepStats::Show(const StepShown& shown) {
   show(predicted_process_bytes_, shown.predicted_process_bytes);
   show(device_memory_bytes_, static_cast<double>(shown.device_memory_bytes));
   show(device_memory_peak_bytes_, static_cast<double>(shown.device_memory_peak_bytes));
+  show(device_sums_, static_cast<double>(shown.device_sums));
   seconds_.Observe(shown.seconds);
   tokens_.Add(static_cast<double>(shown.tokens));
 }
@@ -88,7 +92,7 @@ void StepStats::Clear() {
        {&step_, &generation_, &loss_, &gradient_norm_, &tokens_per_second_, &predicted_seconds_,
         &busy_seconds_, &predicted_busy_seconds_, &waiting_seconds_, &memory_bytes_,
         &predicted_memory_bytes_, &process_peak_bytes_, &predicted_process_bytes_,
-        &device_memory_bytes_, &device_memory_peak_bytes_}) {
+        &device_memory_bytes_, &device_memory_peak_bytes_, &device_sums_}) {
     gauge->Clear();
   }
 }

@@ -27,6 +27,7 @@ struct StepShown {
   std::optional<int64_t> predicted_process_bytes;
   int64_t device_memory_bytes = 0;
   int64_t device_memory_peak_bytes = 0;
+  int64_t device_sums = 0;
 };
 
 /// The metrics of the last step, and those that sum up all steps. Thread: any.
@@ -55,6 +56,7 @@ class StepStats {
   metrics::Gauge& predicted_process_bytes_;
   metrics::Gauge& device_memory_bytes_;
   metrics::Gauge& device_memory_peak_bytes_;
+  metrics::Gauge& device_sums_;
   metrics::Histogram& seconds_;
   metrics::Counter& tokens_;
 };

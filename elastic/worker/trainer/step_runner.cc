@@ -124,7 +124,8 @@ void StepRunner::Report(const wire::StepRecord& record, const Generation& genera
                                .process_peak_bytes = ResidentPeak(),
                                .predicted_process_bytes = own(lowered.plan.predicted_process_bytes),
                                .device_memory_bytes = context_.device->memory_in_use(),
-                               .device_memory_peak_bytes = context_.device->memory_peak()});
+                               .device_memory_peak_bytes = context_.device->memory_peak(),
+                               .device_sums = figures.device_sums});
   options_.post(StepApplied{.record = record,
                             .busy_seconds = figures.busy_seconds,
                             .predicted_busy_seconds = lowered.predicted_busy_seconds});

@@ -31,6 +31,8 @@
 
 namespace heddle::runtime {
 
+class PeerMemory;
+
 /// A device that has not finished its queued work after this time counts as lost.
 inline constexpr Duration kLongestWait = std::chrono::minutes(10);
 
@@ -148,6 +150,8 @@ class Device {
   }
   /// A mark behind all compute that was queued. Thread: any.
   virtual Mark Computed() { return {}; }
+  /// Its memory that other devices of the host read (peer_memory.h); null: they cannot.
+  virtual PeerMemory* peer_memory() { return nullptr; }
   /// Compute that is queued from now on runs after `mark`.
   virtual void Await(const Mark& mark) = 0;
   /// Waits for all that was queued. Errors: kDeadlineExceeded, the device's.
@@ -170,7 +174,6 @@ class Device {
   void EmulateMemory(int64_t bytes) { emulated_memory_.store(bytes); }
   /// The clock, which counts the time of Compute and Update.
   DeviceClock& clock() { return clock_; }
-  const DeviceClock& clock() const { return clock_; }
 
  private:
   DeviceClock clock_;

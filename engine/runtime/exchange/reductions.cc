@@ -31,18 +31,25 @@ Reductions::Reductions(const program::Program& program,
       group_(group),
       device_(device),
       make_buffer_(std::move(make_buffer)),
+      device_sums_(program, master, group, device),
       thread_("reductions") {
-  thread_.Push([] {
+  thread_.Push([this] {
     PreferLongSlices();
-    return Status::Ok();
+    return device_sums_.Agree();
   });
 }
 
-at::Tensor Reductions::Begin(const Instruction& instruction,
-                             std::span<const at::Tensor> inputs,
-                             const graph::TensorType* type) {
-  if (instruction.part == 0) {
-    joined_.clear();  // Of a step that ended between two parts.
+Reductions::Output Reductions::Begin(const Instruction& instruction,
+                                     std::span<const at::Tensor> inputs,
+                                     const graph::TensorType* type) {
+  if (instruction.part == 0) {  // Of a step that ended between two parts.
+    joined_.clear();
+    on_device_.clear();
+  }
+  if (agreed_ && device_sums_.Makes(instruction)) {
+    at::Tensor output = type == nullptr ? at::Tensor() : device_.Empty(*type);
+    BeginOnDevice(instruction, inputs, output);
+    return {.tensor = std::move(output), .on_device = true};
   }
   Part part{.instruction = &instruction};
   // Exact sums, and those of which each holder keeps some rows, are made beside the output.
@@ -58,7 +65,27 @@ at::Tensor Reductions::Begin(const Instruction& instruction,
   if (instruction.part + 1 == instruction.parts) {
     thread_.Push([this, parts = std::exchange(joined_, {})] { return Make(parts); });
   }
-  return output;
+  return {.tensor = std::move(output)};
+}
+
+void Reductions::BeginOnDevice(const Instruction& instruction,
+                               std::span<const at::Tensor> inputs,
+                               at::Tensor output) {
+  SumPart part{.instruction = &instruction, .values = {}, .output = std::move(output)};
+  for (const at::Tensor& input : inputs) {
+    const graph::TensorType type{.dtype = master_,
+                                 .shape = Shape(input.sizes().begin(), input.sizes().end())};
+    part.values.push_back(
+        input.is_contiguous()
+            ? input
+            : device_.Compute([input] { return Device::Outputs{input.contiguous()}; }, {&type})[0]);
+  }
+  on_device_.push_back(std::move(part));
+  if (instruction.part + 1 == instruction.parts) {
+    thread_.Push([this, parts = std::exchange(on_device_, {}), computed = device_.Computed()] {
+      return device_sums_.Make(parts, computed);
+    });
+  }
 }
 
 // From a device of another memory to where the collective reads it without a copy: in the sum that is
@@ -78,7 +105,10 @@ Copied Reductions::Fetch(const Instruction& instruction,
 }
 
 Status Reductions::Drain() {
-  return thread_.Drain();
+  HEDDLE_RETURN_IF_ERROR(thread_.Drain());
+  agreed_ = true;
+  device_.Await(device_sums_.newest());
+  return Status::Ok();
 }
 
 Status Reductions::Make(const std::vector<Part>& parts) {

@@ -1,6 +1,7 @@
 /// \file
 /// The gradient sums of one worker's step: collectives that one thread makes in order while the
-/// caller computes. Small sums of one segment share a collective: they are packed and unpacked here.
+/// caller computes. Exact sums are made on the devices where these can (device_sums.h), else in the
+/// host's memory. Small sums of one segment share a collective: they are packed and unpacked here.
 #pragma once
 
 #include <functional>
@@ -13,6 +14,7 @@
 #include "comm/communicator.h"
 #include "engine/program/program.h"
 #include "engine/runtime/device/device.h"
+#include "engine/runtime/exchange/device_sums.h"
 #include "engine/runtime/exchange/task_queue.h"
 
 namespace heddle::runtime {
@@ -33,15 +35,20 @@ class Reductions {
   Reductions(const Reductions&) = delete;
   Reductions& operator=(const Reductions&) = delete;
 
+  /// A sum's output; not defined: the worker keeps none of it.
+  struct Output {
+    at::Tensor tensor;
+    bool on_device = false;  ///< Else in the host's memory.
+  };
   /// Begins the sum of a kReduce, whose inputs are `inputs` on the device, and waits for nothing; the
-  /// sums of one collective begin with the last of them. Returns the tensor of its output, of `type`,
-  /// in the host's memory, which is complete after Drain; undefined, as `type` is null: the worker
-  /// keeps none of it. `instruction` is one of the program's.
-  at::Tensor Begin(const program::Instruction& instruction,
-                   std::span<const at::Tensor> inputs,
-                   const graph::TensorType* type);
+  /// sums of one collective begin with the last of them. Returns its output, of `type`, which is
+  /// complete after Drain, on the device for compute that is queued from then on; null `type`: the
+  /// worker keeps none. `instruction` is one of the program's. Thread: the one that computes.
+  Output Begin(const program::Instruction& instruction,
+               std::span<const at::Tensor> inputs,
+               const graph::TensorType* type);
   /// Waits until all sums that have begun are complete; the first error, after which the others are
-  /// dropped.
+  /// dropped. Thread: the one that computes.
   Status Drain();
 
  private:
@@ -51,6 +58,9 @@ class Reductions {
     std::vector<Copied> mine = {};
   };
 
+  void BeginOnDevice(const program::Instruction& instruction,
+                     std::span<const at::Tensor> inputs,
+                     at::Tensor output);
   Copied Fetch(const program::Instruction& instruction,
                const at::Tensor& input,
                const at::Tensor& sum);
@@ -68,8 +78,12 @@ class Reductions {
   comm::Communicator* const group_;
   Device& device_;
   const MakeBuffer make_buffer_;
-  std::vector<Part> joined_;  ///< Of a collective whose last part is to come.
-  TaskQueue thread_;          // Last: its thread ends before what its tasks use.
+  std::vector<Part> joined_;        ///< Of a collective whose last part is to come.
+  std::vector<SumPart> on_device_;  ///< The same, of one that the devices make.
+  /// A step has ended, so that all members know what they have agreed on for the steps behind it.
+  bool agreed_ = false;
+  DeviceSums device_sums_;
+  TaskQueue thread_;  // Last: its thread ends before what its tasks use.
 };
 
 }  // namespace heddle::runtime

@@ -56,7 +56,8 @@ TEST_F(FiguresTest, AStepIsShownUntilTheWorkerMakesNone) {
                   .process_peak_bytes = 4500,
                   .predicted_process_bytes = 4600,
                   .device_memory_bytes = 5000,
-                  .device_memory_peak_bytes = 6000};
+                  .device_memory_peak_bytes = 6000,
+                  .device_sums = 7};
   Values expected = {{"heddle_step", 3},
                      {"heddle_generation", 2},
                      {"heddle_loss", 1.5},
@@ -71,7 +72,8 @@ TEST_F(FiguresTest, AStepIsShownUntilTheWorkerMakesNone) {
                      {"heddle_process_memory_peak_bytes", 4500},
                      {"heddle_predicted_process_memory_bytes", 4600},
                      {"heddle_device_memory_bytes", 5000},
-                     {"heddle_device_memory_peak_bytes", 6000}};
+                     {"heddle_device_memory_peak_bytes", 6000},
+                     {"heddle_device_sums", 7}};
   figures_.steps.Show(shown);
   EXPECT_EQ(Gauges(), expected);
   EXPECT_TRUE(ShowsSteps(registry_));

@@ -71,9 +71,14 @@ TEST_P(FakeTrainingTest, GivesTheProcessorsBitsUnderEveryPlan) {
     const Trained processor = Train(graph, plan, OnProcessor(steps));
     ASSERT_TRUE(processor.status.ok()) << processor.status.ToString();
     TrainingOptions fake = OnFake(steps, {.seed = seed});
-    ExpectSameBits(Train(graph, plan, fake), processor);
+    const Trained by_devices = Train(graph, plan, fake);
+    ExpectSameBits(by_devices, processor);
+    EXPECT_EQ(by_devices.device_sums > 0, plan.workers.size() > 1);
+    fake = OnFake(steps, {.seed = seed, .has_peers = false});
     fake.slabs = true;
-    ExpectSameBits(Train(graph, plan, fake), processor);
+    const Trained by_host = Train(graph, plan, fake);
+    ExpectSameBits(by_host, processor);
+    EXPECT_EQ(by_host.device_sums, 0);
   }
 }
 
@@ -99,11 +104,13 @@ TEST(FakeTrainingFaultsTest, BrokenPromisesChangeWhatIsTrained) {
         Fault::kDownloadOneWorkEarly, Fault::kDownloadAfterUploads, Fault::kDownloadSkipped,
         Fault::kDownloadHalf, Fault::kUploadSkipped, Fault::kUploadHalf, Fault::kAwaitForgotten,
         Fault::kAwaitLate, Fault::kMarkEndsAtOnce, Fault::kMarkOfCompute, Fault::kWaitGivesUp,
-        Fault::kOutputsLost}) {
+        Fault::kOutputsLost, Fault::kPeerCopyEarly, Fault::kPeerMarkEndsAtOnce,
+        Fault::kPeerSumReversed}) {
     TrainingOptions options = OnFake(2, {.seed = heddle::testing::TestSeed(), .fault = fault});
     options.look_at = [](Device& /*device*/) {};
     const Trained broken = Train(graph, plan, options);
-    EXPECT_FALSE(broken.status.ok() && broken.losses == processor.losses)
+    EXPECT_FALSE(broken.status.ok() && broken.losses == processor.losses &&
+                 broken.masters == processor.masters)
         << "fault " << static_cast<int>(fault);
   }
 }

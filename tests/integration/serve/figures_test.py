@@ -37,6 +37,7 @@ WORKER_BEFORE_A_STEP = {}
 # Where a gauge may be 0 while the job trains.
 GAUGES_AT_ZERO = {
     "heddle_comm_pair_transport": "no pair of the newest group is joined so",
+    "heddle_device_sums": "the workers are processors",
     "heddle_waiting_seconds": "nobody was waited for",
     "heddle_job_running": "the job has ended",
     "heddle_workers": "they have been released",

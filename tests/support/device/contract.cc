@@ -13,6 +13,7 @@
 
 #include "base/mutex.h"
 #include "base/random.h"
+#include "engine/runtime/device/peer_memory.h"
 #include "engine/runtime/device/tensor.h"
 
 namespace heddle::runtime::testing {
@@ -64,6 +65,7 @@ class Trial {
       BuffersAreApart();
       RegisteredMemoryServes();
       UploadsAreCopies();
+      PeersMemoryServes();
       DrainWaitsForAll();
     }
     WorksCountWhenTheyEnd();
@@ -246,6 +248,55 @@ class Trial {
     std::ranges::fill(BytesOf(host), std::byte{7});
     device_.Await(copied.mark);
     Expect(AreNumbers(OnHost(Times(copied.tensor, 2)), 1, 2), "an upload is no copy");
+  }
+
+  // Four addends of which one alone is left if they are added in their order.
+  void PeersMemoryServes() {
+    PeerMemory* const peers = device_.peer_memory();
+    if (peers == nullptr) {
+      return;
+    }
+    const int64_t count = Size();
+    const auto bytes = static_cast<size_t>(4 * count);
+    auto arena = peers->Allocate(4 * bytes);
+    Expect(arena.ok() && !arena->handle.empty(), "it has no memory for peers");
+    const auto gate = std::make_shared<Gate>();
+    const auto values = std::make_shared<std::vector<at::Tensor>>();
+    const at::Tensor small = OnDevice(HostNumbers(count, 1));
+    const at::Tensor last = OnDevice(HostNumbers(count, 7));
+    PassInQueue(gate);
+    for (const float large : {0x1p40F, -0x1p40F}) {
+      const graph::TensorType type = Floats(count);
+      values->push_back(device_.Compute(
+          [small, large] { return Device::Outputs{at::full_like(small, large)}; }, {&type})[0]);
+    }
+    values->insert(values->begin(), Times(small, 1));
+    values->push_back(Times(last, 1));
+    std::vector<PeerMemory::Stretch> put;
+    PeerMemory::Addition addition{
+        .additions = AdditionOrder(std::vector<TreeNode>{{0, 0}, {0, 1}, {0, 2}, {0, 4}}),
+        .sum = arena->memory.get(),
+        .elements = count};
+    for (const at::Tensor& value : *values) {
+      std::byte* const to = arena->memory.get() + put.size() * bytes;
+      put.push_back(
+          {.from = static_cast<const std::byte*>(value.data_ptr()), .to = to, .bytes = bytes});
+      addition.addends.push_back(to);
+    }
+    const auto kept = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
+        values, arena->memory);
+    const Mark copied = peers->Copy(device_.Computed(), put, kept);
+    Expect(!copied.Ended(), "a mark of peers ends before its copy");
+    gate->Open();
+    Expect(copied.Wait(After(kPatience)).ok() && copied.Ended(), "a copy of peers does not end");
+    Expect(peers->Add(addition, kept).Wait(After(kPatience)).ok(), "a sum of peers does not end");
+    const at::Tensor sum = device_.Empty(Floats(count));
+    device_.Await(peers->Copy(device_.Computed(),
+                              {{.from = arena->memory.get(),
+                                .to = static_cast<std::byte*>(sum.data_ptr()),
+                                .bytes = bytes}},
+                              kept));
+    Expect(AreNumbers(OnHost(sum), 7, 1), "a sum of peers is another one");
   }
 
   // On a device whose works end with the call there is nothing to wait for.

@@ -26,20 +26,6 @@ struct Used {
 
 }  // namespace
 
-class FakeDevice::State final : public Mark::State {
- public:
-  State(FakeQueues& queues, OperationPtr operation)
-      : queues_(queues),
-        operation_(std::move(operation)) {}
-  bool Ended() override { return queues_.Ended(operation_); }
-  Status Wait(Deadline deadline) override { return queues_.Wait(operation_, deadline); }
-  const OperationPtr& operation() const { return operation_; }
-
- private:
-  FakeQueues& queues_;
-  OperationPtr operation_;
-};
-
 FakeDevice::FakeDevice(const FakeOptions& options)
     : Device({.memory_cap_bytes = options.emulated_bytes},
              static_cast<int64_t>(options.memory_bytes),
@@ -47,7 +33,12 @@ FakeDevice::FakeDevice(const FakeOptions& options)
       options_(options),
       memory_(std::make_shared<FakeMemory>(options.memory_bytes)),
       host_memory_(std::make_shared<FakeHostMemory>()),
+      peers_(options, queues_),
       queues_(options, memory_, [this](Duration time) { clock().Add(time); }) {}
+
+PeerMemory* FakeDevice::peer_memory() {
+  return options_.has_peers ? &peers_ : nullptr;
+}
 
 at::Tensor FakeDevice::Empty(const graph::TensorType& type) {
   at::Tensor value = memory_->Empty(type);
@@ -138,9 +129,9 @@ Copied FakeDevice::Upload(at::Tensor host) {
     }
     Copy(from, BytesOf(value), Fault::kUploadSkipped, Fault::kUploadHalf);
   });
-  const Mark mark = Has(Fault::kUploadMarkEndsAtOnce) ? Mark() : MarkOf(copy);
+  const Mark mark = Has(Fault::kUploadMarkEndsAtOnce) ? Mark() : MarkOf(queues_, copy);
   if (Has(Fault::kUploadMarkEndsAtOnce)) {
-    Await(MarkOf(copy));
+    Await(MarkOf(queues_, copy));
   }
   return {.tensor = std::move(value), .mark = mark};
 }
@@ -175,9 +166,9 @@ Mark FakeDevice::DownloadInto(at::Tensor value, at::Tensor host) {
   }
   if (Has(Fault::kMarkOfCompute)) {
     const OperationPtr compute = queues_.Newest(Queue::kCompute);
-    return compute == nullptr ? Mark() : MarkOf(compute);
+    return compute == nullptr ? Mark() : MarkOf(queues_, compute);
   }
-  return MarkOf(copy);
+  return MarkOf(queues_, copy);
 }
 
 Result<std::shared_ptr<void>> FakeDevice::RegisterHost(std::span<std::byte> memory) {
@@ -215,19 +206,15 @@ void FakeDevice::Copy(std::span<const std::byte> from,
 }
 
 void FakeDevice::Await(const Mark& mark) {
-  const auto state = std::static_pointer_cast<State>(mark.state());
-  if (state == nullptr || Has(Fault::kAwaitForgotten)) {
+  OperationPtr operation = OperationOf(mark);
+  if (operation == nullptr || Has(Fault::kAwaitForgotten)) {
     return;
   }
   if (Has(Fault::kAwaitLate)) {
-    late_ = state->operation();
+    late_ = std::move(operation);
     return;
   }
-  queues_.Await(state->operation());
-}
-
-Mark FakeDevice::MarkOf(OperationPtr operation) {
-  return Mark(std::make_shared<State>(queues_, std::move(operation)));
+  queues_.Await(std::move(operation));
 }
 
 Status FakeDevice::Drain(Deadline deadline) {
@@ -235,11 +222,11 @@ Status FakeDevice::Drain(Deadline deadline) {
 }
 
 int64_t FakeDevice::memory_in_use() const {
-  return memory_->in_use();
+  return memory_->in_use() + peers_.in_use();
 }
 
 int64_t FakeDevice::memory_peak() const {
-  return memory_->peak();
+  return memory_->peak() + peers_.in_use();
 }
 
 void FakeDevice::ForgetPeak() {

@@ -17,6 +17,7 @@
 #include "tests/support/device/fake_host_memory.h"
 #include "tests/support/device/fake_memory.h"
 #include "tests/support/device/fake_options.h"
+#include "tests/support/device/fake_peer_memory.h"
 #include "tests/support/device/fake_queues.h"
 
 namespace heddle::runtime::testing {
@@ -39,6 +40,7 @@ class FakeDevice final : public Device {
   Result<std::shared_ptr<void>> RegisterHost(std::span<std::byte> memory) override;
   Result<std::shared_ptr<ExportedMemory>> Export(size_t bytes) override;
   Mark Computed() override;
+  PeerMemory* peer_memory() override;
   void Await(const Mark& mark) override;
   Status Drain(Deadline deadline) override;
   int64_t memory_in_use() const override;
@@ -50,11 +52,8 @@ class FakeDevice final : public Device {
   std::vector<std::string> violations() const HEDDLE_EXCLUDES(mutex_);
 
  private:
-  class State;
-
   bool Has(Fault fault) const { return options_.fault == fault; }
   void PutWork(bool counted, std::function<void()> run);
-  Mark MarkOf(OperationPtr operation);
   void Copy(std::span<const std::byte> from, std::span<std::byte> to, Fault skipped, Fault half);
   void Violate(std::string what) HEDDLE_EXCLUDES(mutex_);
 
@@ -67,6 +66,7 @@ class FakeDevice final : public Device {
   int64_t copies_ = 0;            ///< That ran. The queues' thread's.
   mutable Mutex mutex_;
   std::vector<std::string> violations_ HEDDLE_GUARDED_BY(mutex_);
+  FakePeerMemory peers_;
   FakeQueues queues_;  // Last: what it runs uses what stands above.
 };
 

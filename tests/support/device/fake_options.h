@@ -39,14 +39,19 @@ enum class Fault : uint8_t {
   kCountsLaunches,        ///< Works count when they are queued.
   kCountsPreparation,     ///< So does what is no part of a step.
   kMemoryKept,            ///< Freed memory still counts.
+  kPeerCopyEarly,         ///< A copy among peers does not wait for the mark that it begins after.
+  kPeerMarkEndsAtOnce,    ///< Its mark, or that of a sum, says that it has ended.
+  kPeerSumReversed,       ///< A sum of peers begins with the last addend.
 };
-inline constexpr int kFaults = static_cast<int>(Fault::kMemoryKept) + 1;
+inline constexpr int kFaults = static_cast<int>(Fault::kPeerSumReversed) + 1;
 
 struct FakeOptions {
   uint64_t seed = 0;
-  bool registers = true;  ///< Memory of the host; else it refuses.
-  bool exports = false;   ///< Memory of its own to network devices.
-  bool flushes = true;    ///< What they write is seen after a flush; else never.
+  bool registers = true;    ///< Memory of the host; else it refuses.
+  bool exports = false;     ///< Memory of its own to network devices.
+  bool flushes = true;      ///< What they write is seen after a flush; else never.
+  bool has_peers = true;    ///< Device::peer_memory().
+  bool opens_peers = true;  ///< Memory of other devices; else it refuses.
   size_t memory_bytes = size_t{64} << 20;
   int64_t emulated_bytes = 0;  ///< DeviceOptions::memory_cap_bytes.
   std::string card = {};       ///< Device::card().

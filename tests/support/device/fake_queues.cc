@@ -15,7 +15,30 @@ namespace {
 constexpr Duration kSlice = std::chrono::milliseconds(200);  // Loops look again.
 constexpr uint64_t kOddsOfChance = 8;  // One in so many calls lets something run unasked.
 
+class State final : public Mark::State {
+ public:
+  State(FakeQueues& queues, OperationPtr operation)
+      : queues_(queues),
+        operation_(std::move(operation)) {}
+  bool Ended() override { return queues_.Ended(operation_); }
+  Status Wait(Deadline deadline) override { return queues_.Wait(operation_, deadline); }
+  const OperationPtr& operation() const { return operation_; }
+
+ private:
+  FakeQueues& queues_;
+  OperationPtr operation_;
+};
+
 }  // namespace
+
+Mark MarkOf(FakeQueues& queues, OperationPtr operation) {
+  return Mark(std::make_shared<State>(queues, std::move(operation)));
+}
+
+OperationPtr OperationOf(const Mark& mark) {
+  const auto state = std::static_pointer_cast<State>(mark.state());
+  return state == nullptr ? nullptr : state->operation();
+}
 
 FakeQueues::FakeQueues(const FakeOptions& options,
                        std::shared_ptr<FakeMemory> memory,
@@ -36,13 +59,19 @@ FakeQueues::~FakeQueues() {
   thread_.Join();
 }
 
-OperationPtr FakeQueues::Put(Queue queue, bool counted, std::function<void()> run) {
+OperationPtr FakeQueues::Put(Queue queue,
+                             bool counted,
+                             std::function<void()> run,
+                             OperationPtr after) {
   auto operation = std::make_shared<Operation>();
   operation->queue = queue;
   operation->counted = counted;
   operation->run = std::move(run);
   const MutexLock lock(mutex_);
   AddDependencies(*operation);
+  if (after != nullptr && !after->ended) {
+    operation->after.push_back(std::move(after));
+  }
   auto& operations = queues_[static_cast<size_t>(queue)];
   operations.push_back(operation);
   if (queue == Queue::kCompute) {
@@ -62,7 +91,7 @@ void FakeQueues::AddDependencies(Operation& operation) {
     operation.after = std::exchange(awaited_, {});
     return;
   }
-  if (operation.queue == Queue::kUp || Has(Fault::kDownloadEarly)) {
+  if (operation.queue != Queue::kDown || Has(Fault::kDownloadEarly)) {
     return;
   }
   OperationPtr before = newest_[static_cast<size_t>(Queue::kCompute)];
@@ -124,7 +153,7 @@ Status FakeQueues::Wait(const OperationPtr& operation, Deadline deadline) {
 
 Status FakeQueues::Drain(Deadline deadline) {
   Status first;
-  for (const Queue queue : {Queue::kCompute, Queue::kDown, Queue::kUp}) {
+  for (const Queue queue : {Queue::kCompute, Queue::kDown, Queue::kUp, Queue::kPeers}) {
     const OperationPtr operation = Newest(queue);
     if (operation == nullptr || (Has(Fault::kDrainLeavesCopies) && queue != Queue::kCompute)) {
       continue;

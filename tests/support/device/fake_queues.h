@@ -16,12 +16,14 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "engine/runtime/device/device.h"
 #include "tests/support/device/fake_memory.h"
 #include "tests/support/device/fake_options.h"
 
 namespace heddle::runtime::testing {
 
-enum class Queue : uint8_t { kCompute, kDown, kUp };
+enum class Queue : uint8_t { kCompute, kDown, kUp, kPeers };
+inline constexpr size_t kQueues = 4;
 
 struct Operation {
   Queue queue = Queue::kCompute;
@@ -44,8 +46,12 @@ class FakeQueues {
   FakeQueues(const FakeQueues&) = delete;
   FakeQueues& operator=(const FakeQueues&) = delete;
 
-  /// A copy down comes after all compute that was put before it.
-  OperationPtr Put(Queue queue, bool counted, std::function<void()> run) HEDDLE_EXCLUDES(mutex_);
+  /// A copy down comes after all compute that was put before it, and whatever it is after `after`;
+  /// null: after nothing else.
+  OperationPtr Put(Queue queue,
+                   bool counted,
+                   std::function<void()> run,
+                   OperationPtr after = nullptr) HEDDLE_EXCLUDES(mutex_);
   /// The compute that is put next comes after `before`.
   void Await(OperationPtr before) HEDDLE_EXCLUDES(mutex_);
   /// Null: none was ever put.
@@ -73,8 +79,8 @@ class FakeQueues {
   mutable Mutex mutex_;
   CondVar changed_;
   Random random_ HEDDLE_GUARDED_BY(mutex_);
-  std::array<std::deque<OperationPtr>, 3> queues_ HEDDLE_GUARDED_BY(mutex_);
-  std::array<OperationPtr, 3> newest_ HEDDLE_GUARDED_BY(mutex_);
+  std::array<std::deque<OperationPtr>, kQueues> queues_ HEDDLE_GUARDED_BY(mutex_);
+  std::array<OperationPtr, kQueues> newest_ HEDDLE_GUARDED_BY(mutex_);
   OperationPtr before_newest_ HEDDLE_GUARDED_BY(mutex_);         ///< Of compute.
   std::vector<OperationPtr> awaited_ HEDDLE_GUARDED_BY(mutex_);  ///< By the next compute.
   std::deque<OperationPtr> wanted_ HEDDLE_GUARDED_BY(mutex_);    ///< Somebody waits for them.
@@ -83,5 +89,10 @@ class FakeQueues {
   bool stop_ HEDDLE_GUARDED_BY(mutex_) = false;
   Thread thread_;  // Last: it uses what stands above.
 };
+
+/// The mark of an operation of `queues`, which outlives it; and the operation of a mark, null for one
+/// that has ended from the start.
+Mark MarkOf(FakeQueues& queues, OperationPtr operation);
+OperationPtr OperationOf(const Mark& mark);
 
 }  // namespace heddle::runtime::testing

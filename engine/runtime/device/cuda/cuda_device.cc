@@ -52,7 +52,8 @@ CudaDevice::CudaDevice(int ordinal,
       queues_(
           std::make_shared<Queues>(ordinal, [this](Duration duration) { clock().Add(duration); })),
       pool_(std::make_shared<PinnedPool>()),
-      copies_(queues_, pool_) {}
+      copies_(queues_, pool_),
+      peers_(queues_) {}
 
 CudaDevice::~CudaDevice() {
   Drain(After(kLongestWait)).IgnoreError("nobody waits for its results");
@@ -199,13 +200,16 @@ Status CudaDevice::Drain(Deadline deadline) {
   return queues_->Drain(deadline);
 }
 
-// What tensors take. The allocator keeps more, and the driver's context about half a GiB.
+// What tensors take, and sums among cards. The allocator keeps more, and the driver's context about
+// half a GiB.
 int64_t CudaDevice::memory_in_use() const {
-  return c10::cuda::CUDACachingAllocator::getDeviceStats(Index()).allocated_bytes[0].current;
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(Index()).allocated_bytes[0].current +
+         peers_.in_use();
 }
 
 int64_t CudaDevice::memory_peak() const {
-  return c10::cuda::CUDACachingAllocator::getDeviceStats(Index()).allocated_bytes[0].peak;
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(Index()).allocated_bytes[0].peak +
+         peers_.in_use();
 }
 
 void CudaDevice::ForgetPeak() {

@@ -1,6 +1,7 @@
 /// \file
 /// An NVIDIA card as a device. Work is called at once, in the calling thread, and queues kernels in
-/// the stream of compute; copies run in two streams of their own. libtorch allocates the memory.
+/// the stream of compute; copies, and sums among cards, run in
+/// streams of their own. libtorch allocates the memory.
 #pragma once
 
 #include <memory>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "engine/runtime/device/cuda/copies.h"
+#include "engine/runtime/device/cuda/peer_memory.h"
 #include "engine/runtime/device/cuda/pinned_pool.h"
 #include "engine/runtime/device/cuda/queues.h"
 #include "engine/runtime/device/device.h"
@@ -42,6 +44,7 @@ class CudaDevice final : public Device {
   Result<std::shared_ptr<void>> RegisterHost(std::span<std::byte> memory) override;
   Result<std::shared_ptr<ExportedMemory>> Export(size_t bytes) override;
   Mark Computed() override { return queues_->MarkOf(Queue::kCompute, {}); }
+  PeerMemory* peer_memory() override { return &peers_; }
   void Await(const Mark& mark) override;
   Status Drain(Deadline deadline) override;
   int64_t memory_in_use() const override;
@@ -57,6 +60,7 @@ class CudaDevice final : public Device {
   const std::shared_ptr<Queues> queues_;
   const std::shared_ptr<PinnedPool> pool_;
   Copies copies_;
+  CardPeerMemory peers_;
   int calls_ = 0;
 };
 

@@ -265,7 +265,7 @@ Status Queues::Wait(const Event& event, Deadline deadline) {
 }
 
 Status Queues::Drain(Deadline deadline) {
-  for (const Queue queue : {Queue::kCompute, Queue::kDown, Queue::kUp}) {
+  for (const Queue queue : {Queue::kCompute, Queue::kDown, Queue::kUp, Queue::kPeers}) {
     HEDDLE_RETURN_IF_ERROR(Wait(Record(queue, Timed::kNo), deadline));
   }
   return status();

@@ -1,5 +1,5 @@
 /// \file
-/// The three streams of a card, and what is under way in them: events that mark a point of a
+/// The four streams of a card, and what is under way in them: events that mark a point of a
 /// stream, tensors that copies still use, and works whose time counts. The first error is kept,
 /// because after it the card computes nothing right any more.
 #pragma once
@@ -25,7 +25,8 @@ struct CUstream_st;  // and cudaStream_t to this.
 
 namespace heddle::runtime::cuda {
 
-enum class Queue : uint8_t { kCompute, kDown, kUp };
+enum class Queue : uint8_t { kCompute, kDown, kUp, kPeers };
+inline constexpr size_t kQueues = 4;
 
 /// A point of a stream. Empty: it could not be recorded.
 using Event = std::shared_ptr<CUevent_st>;
@@ -119,13 +120,13 @@ class Queues : public std::enable_shared_from_this<Queues> {
   void Nap(int round);
 
   const int ordinal_;
-  std::array<CUstream_st*, 3> streams_{};
+  std::array<CUstream_st*, kQueues> streams_{};
   Event begun_;  ///< Of the work that is being queued.
   mutable Mutex mutex_;
   CondVar never_;  ///< Nobody tells of an event: who waits looks again.
   Status status_ HEDDLE_GUARDED_BY(mutex_);
   std::function<void(Duration)> count_ HEDDLE_GUARDED_BY(mutex_);
-  std::array<std::deque<Copy>, 3> copies_ HEDDLE_GUARDED_BY(mutex_);
+  std::array<std::deque<Copy>, kQueues> copies_ HEDDLE_GUARDED_BY(mutex_);
   std::deque<Work> works_ HEDDLE_GUARDED_BY(mutex_);
   FreeEvents free_ HEDDLE_GUARDED_BY(mutex_);  ///< By whether they have a time.
 };
