@@ -189,7 +189,7 @@ Result<std::shared_ptr<ExportedMemory>> FakeDevice::Export(size_t bytes) {
 
 Mark FakeDevice::Computed() {
   OperationPtr newest = queues_.Newest(Queue::kCompute);
-  return newest == nullptr ? Mark() : MarkOf(std::move(newest));
+  return newest == nullptr ? Mark() : MarkOf(queues_, std::move(newest));
 }
 
 void FakeDevice::Copy(std::span<const std::byte> from,

@@ -1,7 +1,7 @@
 /// \file
 /// An NVIDIA card as a device. Work is called at once, in the calling thread, and queues kernels in
-/// the stream of compute; copies, and sums among cards, run in
-/// streams of their own. libtorch allocates the memory.
+/// the stream of compute; copies, and sums among cards, run in streams of their own. libtorch
+/// allocates the memory.
 #pragma once
 
 #include <memory>
