@@ -4,6 +4,7 @@ import os
 import subprocess
 
 from harness import HEDDLE, PATIENCE, Run, alive, heddle, processes, wait_for
+from ports import held_port
 
 JOB = """name: served
 steps: {steps}
@@ -57,13 +58,14 @@ def losses_until(folder, job, last, *overrides):
 class Cluster:
     """`heddle serve` and its workers; everything ends with the `with`. `run` is the job's run folder."""
 
-    def __init__(self, folder, name, listen="127.0.0.1:0", lab=None):
-        """`lab`: a folder that `heddle certs init` has made; without, nobody has a certificate."""
+    def __init__(self, folder, name, listen=None, lab=None):
+        """`listen`: the coordinator's address; without, one that nobody else gets while the coordinator is away.
+        `lab`: a folder that `heddle certs init` has made; without, nobody has a certificate."""
         self.folder = folder
         self.lab = lab
         self.store = os.path.join(folder, name + "-store")
         self.run = Run(os.path.join(folder, name))
-        self.listen = listen
+        self.listen = listen or f"127.0.0.1:{held_port()}"
         self.log_path = os.path.join(folder, name + ".log")
         self.log = open(self.log_path, "ab")
         self.coordinator = None
