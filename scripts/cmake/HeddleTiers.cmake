@@ -93,7 +93,8 @@ function(heddle_finish_entries)
   endforeach()
   list(JOIN totals ", " totals)
   set(whole false)
-  if(TARGET heddle AND HEDDLE_WITH_VERBS AND HEDDLE_WITH_MPI AND MPIEXEC_EXECUTABLE AND NOT HEDDLE_SANITIZE)
+  if(TARGET heddle AND HEDDLE_WITH_VERBS AND HEDDLE_WITH_MPI AND MPIEXEC_EXECUTABLE AND NOT HEDDLE_SANITIZE
+     AND TARGET heddle_on_fake_cards)
     set(whole true)
   endif()
   file(GENERATE OUTPUT "${CMAKE_BINARY_DIR}/tests.json"

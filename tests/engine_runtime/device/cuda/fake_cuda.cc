@@ -212,6 +212,18 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaSuccess;
 }
 
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned int /*flags*/) {
+  const MutexLock lock(mutex);
+  TheState().locked[static_cast<const char*>(memory)] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void* memory) {
+  const MutexLock lock(mutex);
+  TheState().locked.erase(static_cast<const char*>(memory));
+  return cudaSuccess;
+}
+
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
   const MutexLock lock(mutex);
   const auto* const byte = static_cast<const char*>(address);
