@@ -30,10 +30,6 @@ const graph::TensorType kTrialType{DType::kI32,
 constexpr int kMostLost = 2;
 std::atomic<int> lost_trials = 0;
 
-std::span<std::byte> MemoryOf(const at::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
-}
-
 }  // namespace
 
 /// The memory, in slabs that are exported and imported once.

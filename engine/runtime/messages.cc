@@ -1,6 +1,5 @@
 #include "engine/runtime/messages.h"
 
-#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -8,14 +7,6 @@
 #include "engine/runtime/device/tensor.h"
 
 namespace heddle::runtime {
-
-namespace {
-
-std::span<std::byte> MemoryOf(const at::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
-}
-
-}  // namespace
 
 Messages::Messages(comm::Communicator* group,
                    Device& device,

@@ -141,16 +141,18 @@ std::optional<Disagreement> FindDisagreement(const Moving& moving, const Generat
     said[name] = ready.certificate();
   }
   const SourceOption& origin = moving.next.origin;
+  const PlanOutcome& next = moving.next.plan;
   Witnesses witnesses;
-  if (origin.source == Source::kLive) {
-    const PlanOutcome& former = generations.held()->plan;
+  // Plans that cut parameters otherwise number their pieces otherwise: nobody is known as a witness.
+  if (origin.source == Source::kLive &&
+      generations.held()->plan.parameter_count == next.parameter_count) {
     for (const std::string& name : origin.holders) {
-      for (const int32_t parameter : ParametersOf(former, name)) {
+      for (const int32_t parameter : ParametersOf(generations.held()->plan, name)) {
         witnesses[parameter].insert(name);
       }
     }
   }
-  return FindDisagreement(moving.next.plan, origin.step, said, witnesses);
+  return FindDisagreement(next, origin.step, said, witnesses);
 }
 
 std::vector<Loss> RefuseDisagreeing(const Disagreement& found,

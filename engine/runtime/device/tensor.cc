@@ -48,8 +48,12 @@ at::Tensor HostView(std::span<std::byte> bytes, const graph::TensorType& type) {
 }
 
 std::span<std::byte> BytesOf(const at::Tensor& tensor) {
-  HEDDLE_CHECK(tensor.is_contiguous() && tensor.device().is_cpu(),
-               "bytes of a strided or device tensor");
+  HEDDLE_CHECK(tensor.device().is_cpu(), "bytes of a device tensor");
+  return MemoryOf(tensor);
+}
+
+std::span<std::byte> MemoryOf(const at::Tensor& tensor) {
+  HEDDLE_CHECK(tensor.is_contiguous(), "memory of a strided tensor");
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 

@@ -31,4 +31,8 @@ at::Tensor HostView(std::span<std::byte> bytes, const graph::TensorType& type);
 /// Returns the bytes of a contiguous tensor in the host's memory, without a copy.
 std::span<std::byte> BytesOf(const at::Tensor& tensor);
 
+/// Returns the memory of a contiguous tensor on any device, by that device's addresses: the host reads
+/// and writes it only if it is the host's.
+std::span<std::byte> MemoryOf(const at::Tensor& tensor);
+
 }  // namespace heddle::runtime

@@ -21,7 +21,7 @@ at::Tensor RowsOf(const at::Tensor& tensor, int dim, const Range& has, const Ran
   return tensor.narrow(dim, range.begin - has.begin, range.end - range.begin);
 }
 
-std::span<std::byte> MemoryOf(const at::Tensor& tensor) {
+std::span<std::byte> BytesIfDefined(const at::Tensor& tensor) {
   return tensor.defined() ? BytesOf(tensor) : std::span<std::byte>();
 }
 
@@ -86,10 +86,11 @@ at::Tensor Exchanges::Begin(size_t key, const ExchangePart& part) {
       part.value.defined() ? Fetch(part, layout, scratch.defined() ? scratch : made) : Copied{};
   const comm::CollectiveOptions options{
       .group = part.group, .tag = part.tag, .deadline = {}, .urgent = true};
-  calls_.Begin(
-      key, value.mark, [group = group_, layout, options, value = value.tensor, made, scratch] {
-        return layout.Run(*group, options, MemoryOf(value), MemoryOf(made), MemoryOf(scratch));
-      });
+  calls_.Begin(key, value.mark,
+               [group = group_, layout, options, value = value.tensor, made, scratch] {
+                 return layout.Run(*group, options, BytesIfDefined(value), BytesIfDefined(made),
+                                   BytesIfDefined(scratch));
+               });
   return made;
 }
 
