@@ -20,6 +20,13 @@ std::string GiB(int64_t bytes) {
              : fmt::format("{:.1f} GiB", static_cast<double>(bytes) / static_cast<double>(1 << 30));
 }
 
+std::string PeersOf(const machine::Card& card) {
+  return card.peer_bytes_per_second == 0
+             ? ""
+             : fmt::format("reads the other cards at {:.0f} GB/s; ",
+                           static_cast<double>(card.peer_bytes_per_second) / 1e9);
+}
+
 /// What the machine has, and what its names mean.
 struct Inventory {
   runtime::Arithmetic arithmetic = runtime::CpuArithmetic();
@@ -70,7 +77,7 @@ class Devices : public Command {
       const std::string why = inventory.WhyNot(i);
       row(fmt::format("cuda:{}", i), card.name, GiB(card.memory_bytes),
           why.empty()
-              ? fmt::format("{} free; {}", GiB(card.free_bytes),
+              ? fmt::format("{} free; {}{}", GiB(card.free_bytes), PeersOf(card),
                             card.no_dma_buf.empty() ? "dma-buf" : "no dma-buf: " + card.no_dma_buf)
               : "none: " + why);
       for (const machine::CardSlice& slice : card.slices) {
@@ -106,6 +113,7 @@ class Devices : public Command {
                        {"free_bytes", card.free_bytes},
                        {"usable", why.empty()},
                        {"reason", why},
+                       {"peer_bytes_per_second", card.peer_bytes_per_second},
                        {"dma_buf", card.no_dma_buf.empty()},
                        {"dma_buf_reason", card.no_dma_buf},
                        {"parts", std::move(parts)}});

@@ -15,7 +15,10 @@ LinkTable LinksBetween(std::span<const LinkEnd> ends) {
           .latency_seconds = std::max(a.link.latency_seconds, b.link.latency_seconds),
           .bytes_per_second = std::min(a.link.bytes_per_second, b.link.bytes_per_second),
           .transport = a.host == b.host ? a.link.transport : UniversalTransport(),
-          .crowding = a.link.crowding};
+          .crowding = a.link.crowding,
+          .peer_bytes_per_second = a.host == b.host ? std::min(a.link.peer_bytes_per_second,
+                                                               b.link.peer_bytes_per_second)
+                                                    : 0};
     }
   }
   return links;

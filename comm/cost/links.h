@@ -19,6 +19,9 @@ struct Link {
   std::string transport = UniversalTransport();  ///< Transport that joins the pair.
   double crowding =
       1;  ///< Workers per core of the sender's host, at least 1; they share the cores.
+  /// Rate at which the two workers' devices read each other's memory, beside the host's; 0: they do
+  /// not.
+  double peer_bytes_per_second = 0;
 
   double Seconds(int64_t bytes) const {
     return latency_seconds + static_cast<double>(bytes) / bytes_per_second;
@@ -51,7 +54,8 @@ struct LinkEnd {
 };
 
 /// The table of links that the ends give. The link of a pair is the slower of its two ends. Its
-/// transport is that of the first end if both are on one host, else the universal one.
+/// transport is that of the first end if both are on one host, else the universal one, and their
+/// devices read each other's memory on one host alone.
 LinkTable LinksBetween(std::span<const LinkEnd> ends);
 
 }  // namespace heddle::comm

@@ -45,9 +45,11 @@ LinkTable LinksBetween(std::span<const LinkEnd> ends,
       if (from == to || pair == chosen.end()) {
         continue;
       }
-      const double crowding = links.At(from, to).crowding;
-      links.At(from, to) = a <= b ? pair->second.first : pair->second.second;
-      links.At(from, to).crowding = crowding;
+      Link& link = links.At(from, to);
+      const Link by_ends = link;
+      link = a <= b ? pair->second.first : pair->second.second;
+      link.crowding = by_ends.crowding;
+      link.peer_bytes_per_second = by_ends.peer_bytes_per_second;
     }
   }
   return links;

@@ -25,8 +25,8 @@ struct MeasuredLinks {
 };
 
 /// The table of LinksBetween(ends), in which the link of a measured pair is the measurement of the
-/// transport that the pair chooses; its crowding is that of the ends. The caller has validated
-/// `measured`.
+/// transport that the pair chooses; its crowding and the rate of the devices are those of the ends.
+/// The caller has validated `measured`.
 LinkTable LinksBetween(std::span<const LinkEnd> ends,
                        const MeasuredLinks& measured,
                        const TransportPreference& preference);

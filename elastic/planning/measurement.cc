@@ -8,6 +8,7 @@
 #include "elastic/planning/shared_cards.h"
 #include "elastic/protocol/link_figures.h"
 #include "engine/graph/sharding/tensor_parallel.h"
+#include "engine/program/memory.h"
 
 namespace heddle::elastic {
 namespace {
@@ -56,12 +57,14 @@ Status Check(const WorkerMeasurement& measurement) {
       !(measurement.link_bytes_per_second >= 0 &&
         measurement.link_bytes_per_second <= kMaxPerSecond) ||
       measurement.threads < 1 || measurement.card_bytes < 0 ||
+      !(measurement.peer_bytes_per_second >= 0 &&
+        measurement.peer_bytes_per_second <= kMaxPerSecond) ||
       !(measurement.profile_measured_at >= 0 && measurement.profile_measured_at <= kMaxPerSecond)) {
     return InvalidArgumentError(
-        "measurement: speed {}, link_bytes_per_second {}, threads {}, card_bytes {} and "
-        "profile_measured_at {} are those of no worker",
+        "measurement: speed {}, link_bytes_per_second {}, threads {}, card_bytes {}, "
+        "peer_bytes_per_second {} and profile_measured_at {} are those of no worker",
         measurement.speed, measurement.link_bytes_per_second, measurement.threads,
-        measurement.card_bytes, measurement.profile_measured_at);
+        measurement.card_bytes, measurement.peer_bytes_per_second, measurement.profile_measured_at);
   }
   return CheckLink(measurement.link);
 }
@@ -84,6 +87,19 @@ MeasuredLink LinkOf(const nlohmann::json& json) {
   measured.bytes_per_second_spread = json.at("bytes_per_second_spread").get<double>();
   measured.measured_at = json.at("measured_at").get<double>();
   return measured;
+}
+
+// Also of workers that will not sum with each other: that is not known before there is a plan.
+void LeaveRoomForSums(planner::ClusterProfile& cluster) {
+  for (int reader = 0; reader < cluster.links.size(); ++reader) {
+    bool has_peers = false;
+    for (int owner = 0; owner < cluster.links.size(); ++owner) {
+      has_peers = has_peers ||
+                  (owner != reader && cluster.links.At(owner, reader).peer_bytes_per_second > 0);
+    }
+    int64_t& bytes = cluster.workers[static_cast<size_t>(reader)].memory_bytes;
+    bytes = has_peers ? PlannedBytes(bytes, program::kMostSumBytes) : bytes;
+  }
 }
 
 }  // namespace
@@ -115,7 +131,8 @@ std::string MeasurementToJson(const WorkerMeasurement& measurement) {
       {"link_bytes_per_second", measurement.link_bytes_per_second},
       {"threads", measurement.threads},
       {"card", measurement.card},
-      {"card_bytes", measurement.card_bytes}};
+      {"card_bytes", measurement.card_bytes},
+      {"peer_bytes_per_second", measurement.peer_bytes_per_second}};
   return json.dump();
 }
 
@@ -136,6 +153,7 @@ Result<WorkerMeasurement> MeasurementFromJson(std::string_view json) {
     measurement.threads = parsed.at("threads").get<int64_t>();
     measurement.card = parsed.value("card", "");
     measurement.card_bytes = parsed.value("card_bytes", int64_t{0});
+    measurement.peer_bytes_per_second = parsed.value("peer_bytes_per_second", 0.0);
   } catch (const nlohmann::json::exception& error) {
     return InvalidArgumentError("measurement: {}", error.what());
   }
@@ -219,10 +237,13 @@ Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidat
     parts.push_back(
         {.host = candidate.host, .card = measurement->card, .bytes = measurement->card_bytes});
     cluster.workers.push_back(std::move(measurement->profile));
-    ends.push_back({.link = measurement->link.link, .host = candidate.host});
+    comm::Link link = measurement->link.link;
+    link.peer_bytes_per_second = measurement->peer_bytes_per_second;
+    ends.push_back({.link = link, .host = candidate.host});
   }
   DivideCards(parts, cluster.workers);
   cluster.links = comm::LinksBetween(ends, measured, preference);
+  LeaveRoomForSums(cluster);
   return cluster;
 }
 

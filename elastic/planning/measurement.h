@@ -43,6 +43,8 @@ struct WorkerMeasurement {
   int64_t threads = 1;               ///< Threads that the worker computed with.
   std::string card = {};   ///< Device::card(): workers of one host with the same one share it.
   int64_t card_bytes = 0;  ///< What the worker may use of the card's memory if it is alone on it.
+  /// At which its device reads the memory of the host's other devices; 0: it does not, or unknown.
+  double peer_bytes_per_second = 0;
 };
 
 std::string MeasurementToJson(const WorkerMeasurement& measurement);
@@ -66,7 +68,8 @@ Result<comm::MeasuredLinks> MeasuredLinksFrom(const wire::Links& links, int work
 int64_t PlannedBytes(int64_t cap, int64_t scratch);
 
 /// The cluster of the candidates, in their order. Those on one card divide its memory
-/// (shared_cards.h). The link of a pair has the measured figures of
+/// (shared_cards.h), and those of one host whose devices read each other's memory need some of it for
+/// sums (program::kMostSumBytes). The link of a pair has the measured figures of
 /// the transport that the pair would choose; if it was not measured, those of the slower of the two
 /// workers' own links. Errors: kInvalidArgument naming the worker whose measurement is malformed.
 Result<planner::ClusterProfile> ClusterOf(const std::vector<Candidate>& candidates,

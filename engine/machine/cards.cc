@@ -110,6 +110,16 @@ bool ReadPart(const std::vector<std::string>& words, Told& told) {
   return true;
 }
 
+bool ReadPeers(const std::vector<std::string>& words, Told& told) {
+  const auto card = NumberIn(words[1]);
+  const auto rate = NumberIn(words[2]);
+  if (!card || !rate || *card >= std::ssize(told.cards.list)) {
+    return false;
+  }
+  told.cards.list[static_cast<size_t>(*card)].peer_bytes_per_second = *rate;
+  return true;
+}
+
 bool ReadDmaBuf(const std::vector<std::string>& words, Told& told) {
   const auto card = NumberIn(words[1]);
   if (!card || *card >= std::ssize(told.cards.list)) {
@@ -135,6 +145,8 @@ bool ReadLine(const std::vector<std::string>& words, Told& told) {
     return ReadCard(words, told);
   } else if (kind == "part" && words.size() == 5) {
     return ReadPart(words, told);
+  } else if (kind == "peers" && words.size() == 3) {
+    return ReadPeers(words, told);
   } else if (kind == "dma_buf" && words.size() == 3) {
     return ReadDmaBuf(words, told);
   } else {

@@ -28,6 +28,9 @@ struct Card {
   std::string bus_id = {};   ///< Its place on the bus, "0000:65:00.0"; empty: unknown.
   std::string uuid = {};     ///< "GPU-…", by which no other card is called; empty: unknown.
   std::vector<CardSlice> slices = {};  ///< Its parts; none: it is whole.
+  /// Nominal rate at which it reads the memory of the machine's other cards, over NVLink or else over
+  /// the bus; 0: there is no other card, it cannot read one of them, or the driver does not say.
+  int64_t peer_bytes_per_second = 0;
   /// Why RDMA devices may not write to its memory (dma-buf); empty: the driver offers it.
   std::string no_dma_buf = "CUDA was not asked";
 };

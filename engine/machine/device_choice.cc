@@ -12,17 +12,21 @@
 namespace heddle::machine {
 namespace {
 
-// The oldest driver that runs programs of CUDA 12, below which no libtorch of today is built.
-constexpr int kLeastDriver = 525;
+// The oldest driver that runs programs of this version of CUDA.
+int LeastDriver(int cuda_major) {
+  constexpr int kOfCuda12 = 525;
+  constexpr int kOfCuda13 = 580;
+  return cuda_major < 13 ? kOfCuda12 : kOfCuda13;
+}
 
 double GiB(int64_t bytes) {
   return static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30);
 }
 
-bool IsTooOld(const std::string& driver) {
+bool IsOlder(const std::string& driver, int least) {
   int major = 0;
   const char* const end = driver.data() + driver.size();
-  return std::from_chars(driver.data(), end, major).ec == std::errc() && major < kLeastDriver;
+  return std::from_chars(driver.data(), end, major).ec == std::errc() && major < least;
 }
 
 DeviceName CardNumber(int index) {
@@ -58,9 +62,9 @@ std::string WhyNotCard(const Cards& cards, int index, const Support& build) {
         "that a worker needs at least",
         GiB(card.free_bytes), GiB(card.memory_bytes), GiB(kLeastFreeBytes));
   }
-  if (IsTooOld(cards.driver)) {
-    return fmt::format("its driver {} is older than {}, which CUDA 12 needs: install a newer one",
-                       cards.driver, kLeastDriver);
+  if (const int least = LeastDriver(build.cuda_major); IsOlder(cards.driver, least)) {
+    return fmt::format("its driver {} is older than {}, which CUDA {} needs: install a newer one",
+                       cards.driver, least, build.cuda_major);
   }
   return build.cuda ? "" : "this build of heddle-engine has no CUDA";
 }

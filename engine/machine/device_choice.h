@@ -15,7 +15,8 @@ namespace heddle::machine {
 
 /// What a build of heddle-engine computes on beside the processor.
 struct Support {
-  bool cuda = false;  ///< NVIDIA cards.
+  bool cuda = false;    ///< NVIDIA cards.
+  int cuda_major = 12;  ///< The version of CUDA; that of the oldest libtorch that may have one.
 };
 
 /// What this build computes on (HEDDLE_CUDA of CMake).

@@ -2,8 +2,8 @@
 
 namespace heddle::machine {
 
-#ifdef HEDDLE_WITH_CUDA
-const Support kThisBuild{.cuda = true};
+#ifdef HEDDLE_CUDA_MAJOR
+const Support kThisBuild{.cuda = true, .cuda_major = HEDDLE_CUDA_MAJOR};
 #else
 const Support kThisBuild{.cuda = false};
 #endif

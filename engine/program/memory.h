@@ -37,4 +37,9 @@ struct HostValues {
 /// Follows the Program's values and the slabs that engine/runtime/shared_tensors takes for them.
 HostValues HostValuesOf(const Program& program);
 
+/// The most partial sums of an exact sum that devices of a host make together; the host makes others.
+inline constexpr int kMostSumAddends = 64;
+/// The most memory of its device that a worker takes for such sums.
+inline constexpr int64_t kMostSumBytes = int64_t{128} << 20;
+
 }  // namespace heddle::program

@@ -15,6 +15,7 @@
 #include "base/thread.h"
 #include "engine/graph/operator.h"
 #include "engine/runtime/adamw.h"
+#include "engine/runtime/device/guarded.h"
 #include "engine/runtime/device/tensor.h"
 #include "engine/runtime/exchange/exchange_layout.h"
 #include "engine/runtime/exchange/exchanges.h"
@@ -46,6 +47,14 @@ auto WaitingIn(Progress* progress, F f) {
   return f();
 }
 
+/// Copies what `view.contiguous()` became back, where it is a copy. Each tensor of a piece may be a view
+/// while another is not: a piece's own master belongs to a part of a wider compute copy.
+void PutBack(const at::Tensor& packed, at::Tensor& view) {
+  if (!view.is_contiguous()) {
+    view.copy_(packed);
+  }
+}
+
 /// AdamW on views of a parameter's tensors. Each holder of a piece computes the same bits, whatever
 /// else it holds.
 void UpdatePiece(ParameterState::Kept& piece, const at::Tensor& gradient, const AdamWStep& step) {
@@ -57,24 +66,11 @@ void UpdatePiece(ParameterState::Kept& piece, const at::Tensor& gradient, const 
                               .compute = {}};
   packed.compute = has_copy ? piece.compute.contiguous() : packed.master;
   AdamWUpdate(packed.master, packed.exp_avg, packed.exp_avg_sq, gradient, packed.compute, step);
-  if (!piece.master.is_contiguous()) {
-    piece.master.copy_(packed.master);
-    piece.exp_avg.copy_(packed.exp_avg);
-    piece.exp_avg_sq.copy_(packed.exp_avg_sq);
-    if (has_copy) {
-      piece.compute.copy_(packed.compute);
-    }
-  }
-}
-
-template <typename F>
-Status Guarded(F f) {
-  try {
-    return f();
-  } catch (const c10::OutOfMemoryError& error) {
-    return ResourceExhaustedError("{}", error.what_without_backtrace());
-  } catch (const std::exception& error) {  // libtorch's.
-    return InternalError("{}", error.what());
+  PutBack(packed.master, piece.master);
+  PutBack(packed.exp_avg, piece.exp_avg);
+  PutBack(packed.exp_avg_sq, piece.exp_avg_sq);
+  if (has_copy) {
+    PutBack(packed.compute, piece.compute);
   }
 }
 
@@ -205,9 +201,14 @@ class Executor::Impl {
       status = reduced;
     }
     if (status.ok()) {
-      for (const SlotId slot : sums_) {
-        values_.Replace(slot, OnDevice(device_, values_.Get(slot)));
-      }
+      status = Guarded([&] {
+        for (const SlotId slot : sums_) {
+          values_.Replace(slot, OnDevice(device_, values_.Get(slot)));
+        }
+        return Status::Ok();
+      });
+    }
+    if (status.ok()) {
       status = WaitingIn(options_.progress, [&] { return messages_.FinishSends(); });
     }
     if (status.ok()) {
@@ -229,7 +230,7 @@ class Executor::Impl {
 
   Result<VoteOutcome> Vote(int64_t step, const VoteFlags& flags) {
     const c10::InferenceMode inference;
-    Result<VoteRecord> mine = OwnRecord(step, flags);
+    Result<VoteRecord> mine = Guarded([&] { return OwnRecord(step, flags); });
     if (!mine.ok()) {
       messages_.Abandon(mine.status());  // The others wait for this worker's vote.
       return mine.status();

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "engine/graph/initialize.h"
+#include "engine/runtime/device/guarded.h"
 #include "engine/runtime/device/tensor.h"
 #include "engine/runtime/parameter_tensors.h"
 
@@ -201,15 +202,14 @@ ParameterState::Held& ParameterState::held(graph::ParameterId parameter) const {
   return *held;
 }
 
-void ParameterState::Initialize(uint64_t seed) {
+Status ParameterState::Initialize(uint64_t seed) {
   for (size_t id = 0; id < held_.size(); ++id) {
     for (const Kept& kept : held_[id] == nullptr ? std::vector<Kept>() : held_[id]->kept) {
       const at::Tensor values =
           device_->HostBuffer({.dtype = DType::kF32, .shape = kept.box.extent});
       InitializeRows(graph_->parameters[id], seed, kept.box,
                      {static_cast<float*>(values.data_ptr()), static_cast<size_t>(values.numel())});
-      const Copied copied = device_->Upload(values);
-      device_->Await(copied.mark);
+      HEDDLE_ASSIGN_OR_RETURN(const Copied copied, Uploaded(values));
       device_->Prepare([kept, initial = copied.tensor]() mutable {
         kept.master.copy_(initial);
         kept.exp_avg.zero_();
@@ -218,6 +218,15 @@ void ParameterState::Initialize(uint64_t seed) {
     }
   }
   Refresh();
+  return Status::Ok();
+}
+
+// What compute sees from now on.
+Result<Copied> ParameterState::Uploaded(const at::Tensor& host) {
+  HEDDLE_ASSIGN_OR_RETURN(Copied copied,
+                          Guarded([&] { return Result<Copied>(device_->Upload(host)); }));
+  device_->Await(copied.mark);
+  return copied;
 }
 
 ParameterState::Kept ParameterState::Part(graph::ParameterId parameter, const Box& box) const {
@@ -252,9 +261,9 @@ Status ParameterState::Write(graph::ParameterId parameter,
   }
   // Nothing is written through it.
   const std::span<std::byte> bytes(const_cast<std::byte*>(in.data()), in.size());
-  const Copied copied =
-      device_->Upload(HostView(bytes, {.dtype = graph_->master_dtype(), .shape = box.extent}));
-  device_->Await(copied.mark);
+  HEDDLE_ASSIGN_OR_RETURN(
+      const Copied copied,
+      Uploaded(HostView(bytes, {.dtype = graph_->master_dtype(), .shape = box.extent})));
   device_->Prepare([target = TensorOf(Part(parameter, box), role),
                     value = copied.tensor]() mutable { target.copy_(value); });
   return copied.mark.Wait(After(kLongestWait));

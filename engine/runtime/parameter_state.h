@@ -70,8 +70,9 @@ class ParameterState {
   std::vector<graph::ParameterId> parameters() const;
 
   /// Sets all held parameters to their values at step 0: initial weights, which depend on the
-  /// seed, the parameter's name and the element's place alone, and zero moments.
-  void Initialize(uint64_t seed);
+  /// seed, the parameter's name and the element's place alone, and zero moments. Errors:
+  /// kResourceExhausted.
+  Status Initialize(uint64_t seed);
   /// Copies the elements of `box`, in the master's element type and row-major, into `out`, after
   /// all compute that is queued on the device, and waits for the copy. Precondition:
   /// Holds(parameter), the box lies in one of KeptOf(parameter), and `out` has as many bytes as the box's
@@ -110,6 +111,7 @@ class ParameterState {
   std::shared_ptr<Held> Allocate(graph::ParameterId id,
                                  const Box& box,
                                  const std::vector<Box>& kept);
+  Result<Copied> Uploaded(const at::Tensor& host);
 
   const graph::Graph* graph_;
   Device* device_;

@@ -20,6 +20,12 @@ Status CheckLink(const ClusterProfile& cluster, int from, int to) {
                                 cluster.workers[static_cast<size_t>(to)].worker,
                                 link.latency_seconds, link.bytes_per_second);
   }
+  if (!Usable(link.peer_bytes_per_second)) {
+    return InvalidArgumentError("link {} -> {}: {} bytes/s between devices are not usable",
+                                cluster.workers[static_cast<size_t>(from)].worker,
+                                cluster.workers[static_cast<size_t>(to)].worker,
+                                link.peer_bytes_per_second);
+  }
   return Status::Ok();
 }
 

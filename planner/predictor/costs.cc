@@ -224,7 +224,8 @@ bool SameProfile(const program::WorkerProfile& a, const program::WorkerProfile& 
 namespace {
 
 bool SameLink(const comm::Link& a, const comm::Link& b) {
-  return a.latency_seconds == b.latency_seconds && a.bytes_per_second == b.bytes_per_second;
+  return a.latency_seconds == b.latency_seconds && a.bytes_per_second == b.bytes_per_second &&
+         a.peer_bytes_per_second == b.peer_bytes_per_second;
 }
 
 bool Exchangeable(const ClusterProfile& cluster, int a, int b) {

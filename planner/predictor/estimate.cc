@@ -127,7 +127,7 @@ class Estimator {
     const comm::LinkTable& links = *inputs_.links;
     const bool exact = plan_.determinism == program::Determinism::kExact;
     if (sum.gathered == 0) {
-      return {.reduction = exact ? comm::ReduceTreeSeconds(links, members, contributions, sum.bytes)
+      return {.reduction = exact ? TreeSumSeconds(links, members, contributions, sum.bytes)
                                  : comm::AllReduceSeconds(links, members, sum.bytes)};
     }
     const auto shares = [&](int64_t bytes) {
@@ -138,9 +138,9 @@ class Estimator {
       }
       return parts;
     };
-    return {.reduction = exact ? comm::ReduceScatterTreeSeconds(links, members, contributions,
-                                                                shares(sum.bytes))
-                               : ScatterSeconds(links, members, shares(sum.bytes)),
+    return {.reduction = exact
+                             ? TreeScatterSeconds(links, members, contributions, shares(sum.bytes))
+                             : ScatterSeconds(links, members, shares(sum.bytes)),
             .gather = GatherSeconds(links, members, shares(sum.gathered))};
   }
 

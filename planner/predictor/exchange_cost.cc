@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "comm/cost/cost.h"
+#include "engine/program/memory.h"
 
 namespace heddle::planner {
 
@@ -35,6 +37,53 @@ comm::ShareSizes SizesOf(std::span<const int64_t> shares) {
   return {.total = std::accumulate(shares.begin(), shares.end(), int64_t{0}),
           .largest = *std::ranges::max_element(shares),
           .smallest = *std::ranges::min_element(shares)};
+}
+
+/// The pairs of a group whose devices all read each other's memory.
+struct Peers {
+  double bytes_per_second = std::numeric_limits<double>::infinity();
+  double latency_seconds = 0;
+};
+
+/// Nothing: a device does not read all others, or there are more contributions than one adds.
+std::optional<Peers> PeersOf(const comm::LinkTable& links,
+                             std::span<const int> group,
+                             std::span<const int> contributions) {
+  if (std::accumulate(contributions.begin(), contributions.end(), 0) > program::kMostSumAddends) {
+    return std::nullopt;
+  }
+  Peers peers;
+  for (const int reader : group) {
+    for (const int owner : group) {
+      if (reader == owner) {
+        continue;
+      }
+      const comm::Link& link = links.At(owner, reader);
+      if (link.peer_bytes_per_second == 0) {
+        return std::nullopt;
+      }
+      peers.bytes_per_second = std::min(peers.bytes_per_second, link.peer_bytes_per_second);
+      peers.latency_seconds = std::max(peers.latency_seconds, link.latency_seconds);
+    }
+  }
+  return peers;
+}
+
+/// Seconds in which the devices make a sum of `total` bytes, of which each adds a slice; `gathered`:
+/// and reads those of the others.
+double PeerSumSeconds(const Peers& peers,
+                      std::span<const int> contributions,
+                      comm::ShareSizes slices,
+                      bool gathered) {
+  const int64_t all = std::accumulate(contributions.begin(), contributions.end(), int64_t{0});
+  const auto [least, most] = std::ranges::minmax(contributions);
+  const int64_t read =
+      slices.largest * (all - least) + (gathered ? slices.total - slices.smallest : 0);
+  const int64_t half = program::kMostSumBytes / 2;
+  const int64_t pieces = (slices.total * std::max(most, 1) + half - 1) / half;
+  // The members meet twice a piece, each time there and back.
+  return 4 * static_cast<double>(pieces) * peers.latency_seconds +
+         static_cast<double>(read) / peers.bytes_per_second;
 }
 
 }  // namespace
@@ -71,6 +120,27 @@ double ScatterSeconds(const comm::LinkTable& links,
                       std::span<const int> group,
                       std::span<const int64_t> shares) {
   return comm::FlatLinks::Of(links, group).ReduceScatter(SizesOf(shares), 1).seconds;
+}
+
+double TreeSumSeconds(const comm::LinkTable& links,
+                      std::span<const int> group,
+                      std::span<const int> contributions,
+                      int64_t bytes) {
+  if (const auto peers = PeersOf(links, group, contributions)) {
+    const auto slices = comm::ShareSizes::Even(bytes, static_cast<int>(group.size()));
+    return PeerSumSeconds(*peers, contributions, slices, /*gathered=*/true);
+  }
+  return comm::ReduceTreeSeconds(links, group, contributions, bytes);
+}
+
+double TreeScatterSeconds(const comm::LinkTable& links,
+                          std::span<const int> group,
+                          std::span<const int> contributions,
+                          std::span<const int64_t> shares) {
+  if (const auto peers = PeersOf(links, group, contributions)) {
+    return PeerSumSeconds(*peers, contributions, SizesOf(shares), /*gathered=*/false);
+  }
+  return comm::ReduceScatterTreeSeconds(links, group, contributions, shares);
 }
 
 }  // namespace heddle::planner

@@ -1,5 +1,5 @@
 /// \file
-/// Prices the exchanges of a stage's group.
+/// Prices the exchanges of a stage's group, and the sums of replicas.
 #pragma once
 
 #include <cstdint>
@@ -31,5 +31,20 @@ double GatherSeconds(const comm::LinkTable& links,
 double ScatterSeconds(const comm::LinkTable& links,
                       std::span<const int> group,
                       std::span<const int64_t> shares);
+
+/// Predicted seconds of an exact sum of `bytes` that all members of `group` get, where group[i] has
+/// contributions[i] partial sums: made on their devices if all of these read each other's memory
+/// (engine/runtime/exchange/device_sums.h), else by comm's ReduceTree. What a device copies and adds
+/// in its own memory is not counted, because it takes little beside reading the others'.
+double TreeSumSeconds(const comm::LinkTable& links,
+                      std::span<const int> group,
+                      std::span<const int> contributions,
+                      int64_t bytes);
+
+/// The same of a sum of which group[i] gets shares[i] bytes.
+double TreeScatterSeconds(const comm::LinkTable& links,
+                          std::span<const int> group,
+                          std::span<const int> contributions,
+                          std::span<const int64_t> shares);
 
 }  // namespace heddle::planner

@@ -278,8 +278,7 @@ class Translator {
       const std::vector<int64_t> shares =
           RowBytes(rank, instruction, SizeOf(graph_.master_dtype()));
       return counts.empty() ? ScatterSeconds(cluster_.links, instruction.group, shares)
-                            : comm::ReduceScatterTreeSeconds(cluster_.links, instruction.group,
-                                                             counts, shares);
+                            : TreeScatterSeconds(cluster_.links, instruction.group, counts, shares);
     }
     int64_t bytes = 0;
     for (int i = index - instruction.part; i <= index; ++i) {
@@ -290,7 +289,7 @@ class Translator {
     if (instruction.contributions.empty()) {
       return comm::AllReduceSeconds(cluster_.links, instruction.group, bytes);
     }
-    return comm::ReduceTreeSeconds(cluster_.links, instruction.group, counts, bytes);
+    return TreeSumSeconds(cluster_.links, instruction.group, counts, bytes);
   }
 
   void Vote(size_t rank, int index) {

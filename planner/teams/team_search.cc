@@ -131,6 +131,8 @@ class TeamSearch {
         worst.latency_seconds = std::max(worst.latency_seconds, link.latency_seconds);
         worst.bytes_per_second = std::min(worst.bytes_per_second, link.bytes_per_second);
         worst.crowding = std::max(worst.crowding, link.crowding);
+        worst.peer_bytes_per_second =
+            std::min(worst.peer_bytes_per_second, link.peer_bytes_per_second);
       }
     }
     return worst;

@@ -121,6 +121,9 @@ if(HEDDLE_WITH_CUDA)
   foreach(architecture ${architectures})
     list(APPEND HEDDLE_CUDA_OPTIONS "-gencode=arch=compute_${architecture},code=sm_${architecture}")
   endforeach()
+  # For C++: 90 for sm_90a, too.
+  list(TRANSFORM architectures REPLACE "[^0-9]" "")
+  list(JOIN architectures "," HEDDLE_CUDA_COMPILED_FOR)
   unset(architectures)
 endif()
 

@@ -31,6 +31,7 @@ class CardsTest : public ::testing::Test {
     Set("FAKE_NVML_HANG", "");
     Set("FAKE_NVML_DRIVER", "580.65.06");
     Set("FAKE_NVML_CARDS", "");
+    Set("FAKE_NVML_PEERS", "");
     Set("FAKE_CUDA_INIT", "0");
     Set("FAKE_CUDA_CARDS", "");
   }
@@ -91,6 +92,22 @@ TEST_F(CardsTest, ThePartsOfACardAreToldApart) {
   EXPECT_EQ(cards.list[1].slices[1].free_bytes, int64_t{12} << 20);
   EXPECT_EQ(cards.list[1].slices[0].uuid, "MIG-102");
   EXPECT_EQ(cards.list[1].slices[1].uuid, "MIG-202");
+}
+
+TEST_F(CardsTest, ACardReadsTheOthersAsFastAsItsLinks) {
+  Set("FAKE_NVML_CARDS", "H100,9,9;H100,9,9;L4,9,9");
+  Set("FAKE_NVML_PEERS", "nvlink 18 6;nvlink 18 99;bus 4 16");
+  const Cards cards = FindCards(Nvml());
+  ASSERT_THAT(cards.list, SizeIs(3));
+  EXPECT_EQ(cards.list[0].peer_bytes_per_second, 450'000'000'000);
+  EXPECT_EQ(cards.list[1].peer_bytes_per_second, 1'800'000'000'000) << "newer than is known";
+  EXPECT_EQ(cards.list[2].peer_bytes_per_second, 31'504'000'000);
+  Set("FAKE_NVML_PEERS", "nvlink 18 6;nvlink 18 6");
+  for (const Card& card : FindCards(Nvml()).list) {
+    EXPECT_EQ(card.peer_bytes_per_second, 0) << "one of the others cannot be read";
+  }
+  Set("FAKE_NVML_CARDS", "H100,9,9");
+  EXPECT_EQ(FindCards(Nvml()).list.at(0).peer_bytes_per_second, 0) << "there is no other card";
 }
 
 TEST_F(CardsTest, CudaTellsWhetherRdmaDevicesMayWriteToACard) {

@@ -96,6 +96,10 @@ TEST(DeviceChoiceTest, AnOldDriverIsRefused) {
   EXPECT_THAT(Refusal(0, cards), HasSubstr("its driver 470.256.02 is older than 525"));
   cards.driver = "525.60.13";
   EXPECT_EQ(WhyNotCard(cards, 0, kCuda), "");
+  constexpr Support kCuda13{.cuda = true, .cuda_major = 13};
+  EXPECT_THAT(Refusal(0, cards, kCuda13), HasSubstr("older than 580, which CUDA 13 needs"));
+  cards.driver = "580.65.06";
+  EXPECT_EQ(WhyNotCard(cards, 0, kCuda13), "");
 }
 
 TEST(DeviceChoiceTest, WhatTheDriverSaysIsPassedOn) {

@@ -36,7 +36,7 @@ void ExpectAnnouncements(Device& device) {
   ASSERT_TRUE(program.ok()) << program.status().ToString();
   ParameterState state(*graph, device);
   ASSERT_TRUE(state.Hold(program->parameters).ok());
-  state.Initialize(3);
+  ASSERT_TRUE(state.Initialize(3).ok());
   const auto digests = [&] {
     std::vector<uint64_t> all;
     for (const graph::ParameterId id : program->parameters) {

@@ -78,7 +78,7 @@ TEST(DividedStateTest, ThreeWorkersKeepAThirdEach) {
   for (const program::Program& program : *programs) {
     ParameterState state(graph, device);
     ASSERT_TRUE(state.Hold(program).ok());
-    state.Initialize(1);
+    ASSERT_TRUE(state.Initialize(1).ok());
     for (const graph::ParameterId id : state.parameters()) {
       const Shape& shape = graph.parameter(id).shape;
       EXPECT_EQ(state.BoxOf(id), WholeBox(shape)) << "the compute copy is whole";
@@ -112,7 +112,7 @@ TEST(DividedStateTest, InitialValuesAreThoseOfTheirPlaces) {
   std::vector<graph::ParameterId> all(graph->parameters.size());
   std::iota(all.begin(), all.end(), 0);
   ASSERT_TRUE(state.Hold(all, {}).ok());
-  state.Initialize(7);
+  ASSERT_TRUE(state.Initialize(7).ok());
   at::set_num_threads(threads);
   int64_t largest = 0;
   for (const graph::ParameterId id : all) {

@@ -92,7 +92,7 @@ class Worker {
         options_(options),
         state_(graph, device_) {
     HEDDLE_CHECK(state_.Hold(program.parameters).ok(), "no memory");
-    state_.Initialize(options.seed);
+    HEDDLE_CHECK(state_.Initialize(options.seed).ok(), "no memory");
   }
 
   // Mailbox key: source, target, tag.
@@ -336,7 +336,7 @@ Result<ReferenceResult> RunSingleDevice(const graph::Graph& graph,
   CpuDevice device;
   ParameterState state(graph, device);
   HEDDLE_RETURN_IF_ERROR(state.Hold(AllParameters(graph)));
-  state.Initialize(options.seed);
+  HEDDLE_RETURN_IF_ERROR(state.Initialize(options.seed));
   ReferenceResult result;
   for (int64_t step = 1; step <= options.steps; ++step) {
     ReferenceStep figures;

@@ -84,7 +84,7 @@ class Worker {
             After(std::chrono::seconds(20))));
     ParameterState state(graph_, *device_);
     HEDDLE_RETURN_IF_ERROR(state.Hold(program_));
-    state.Initialize(kSeed);
+    HEDDLE_RETURN_IF_ERROR(state.Initialize(kSeed));
     Status status = RunSteps(*group, state);
     if (status.ok()) {
       status = ReadMasters(state);

@@ -5,6 +5,7 @@
 #include "elastic/worker/measure/kept_profile.h"
 #include "elastic/worker/measure/link_probe.h"
 #include "engine/runtime/device/cpu_device.h"
+#include "engine/runtime/device/peer_memory.h"
 #include "engine/runtime/profiler.h"
 
 namespace heddle::elastic {
@@ -47,14 +48,17 @@ Result<WorkerMeasurement> MeasureWorker(const MeasuredAs& as,
   HEDDLE_ASSIGN_OR_RETURN(KeptProfile profile, ProfileOf(as, kept, progress));
   endpoint.link_bytes_per_second = as.emulation.link_bytes_per_second;
   HEDDLE_ASSIGN_OR_RETURN(const MeasuredLink link, OwnLink(kept, endpoint));
-  return WorkerMeasurement{.profile = std::move(profile.profile),
-                           .link = link,
-                           .profile_measured_at = profile.measured_at,
-                           .speed = as.emulation.speed,
-                           .link_bytes_per_second = as.emulation.link_bytes_per_second,
-                           .threads = as.threads,
-                           .card = as.device->card(),
-                           .card_bytes = as.device->is_host() ? 0 : as.device->memory_bytes()};
+  const runtime::PeerMemory* const peers = as.device->peer_memory();
+  return WorkerMeasurement{
+      .profile = std::move(profile.profile),
+      .link = link,
+      .profile_measured_at = profile.measured_at,
+      .speed = as.emulation.speed,
+      .link_bytes_per_second = as.emulation.link_bytes_per_second,
+      .threads = as.threads,
+      .card = as.device->card(),
+      .card_bytes = as.device->is_host() ? 0 : as.device->memory_bytes(),
+      .peer_bytes_per_second = peers == nullptr ? 0 : peers->bytes_per_second()};
 }
 
 }  // namespace heddle::elastic

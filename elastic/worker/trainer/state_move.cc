@@ -70,7 +70,7 @@ Status StateMove::Fill(comm::Communicator& group, Generation& next, StateMoved& 
   } else if (next.lowered->rank >= 0) {
     HEDDLE_RETURN_IF_ERROR(next.state->Hold(next.lowered->training));
     if (start_.initial()) {
-      next.state->Initialize(context_.options.job.seed);
+      HEDDLE_RETURN_IF_ERROR(next.state->Initialize(context_.options.job.seed));
     } else {
       HEDDLE_RETURN_IF_ERROR(FillFromCheckpoint(next, moved));
     }

@@ -8,8 +8,10 @@
 //   driver VERSION, then count NUMBER
 //   card NAME BYTES FREE_BYTES BUS_ID UUID FAULT for each card, by number
 //   part NAME BYTES FREE_BYTES UUID              for each part of the card before it (MIG)
-//   end                                          nothing is missing of NVML
+//   end                                          nothing is missing of the cards
+//   peers NUMBER BYTES_PER_SECOND                for each card that reads the memory of all others
 //   dma_buf NUMBER WHY_NOT                       for each card, if CUDA's library is named
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdint>
@@ -46,10 +48,28 @@ void Say(std::initializer_list<std::string> words) {
   Write(LineOf(words));
 }
 
-/// The part of NVML that is used, with the types of its header nvml.h.
-class Nvml {
+/// Functions of a library that may be missing.
+class Library {
  public:
-  explicit Nvml(const char* path) : library_(::dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+  explicit Library(const char* path) : library_(::dlopen(path, RTLD_NOW | RTLD_LOCAL)) {}
+
+ protected:
+  template <typename Function>
+  void Bind(const char* name, Function& function) {
+    function = library_ == nullptr ? nullptr : reinterpret_cast<Function>(::dlsym(library_, name));
+    complete_ = complete_ && function != nullptr;
+  }
+
+  bool complete_ = true;  ///< All functions are there.
+
+ private:
+  void* library_;
+};
+
+/// The part of NVML that tells of each card, with the types of its header nvml.h.
+class Nvml : private Library {
+ public:
+  explicit Nvml(const char* path) : Library(path) {
     Bind("nvmlInit_v2", init_);
     Bind("nvmlErrorString", error_);
     Bind("nvmlSystemGetDriverVersion", driver_);
@@ -108,12 +128,6 @@ class Nvml {
     std::array<char, 32> id;
   };
 
-  template <typename Function>
-  void Bind(const char* name, Function& function) {
-    function = library_ == nullptr ? nullptr : reinterpret_cast<Function>(::dlsym(library_, name));
-    complete_ = complete_ && function != nullptr;
-  }
-
   std::string TellCard(unsigned int index) const {
     Handle handle = nullptr;
     Text name{};
@@ -168,8 +182,6 @@ class Nvml {
     return lines;
   }
 
-  void* library_;
-  bool complete_ = true;
   bool has_parts_ = false;
   int (*init_)() = nullptr;
   const char* (*error_)(int) = nullptr;
@@ -185,12 +197,86 @@ class Nvml {
   int (*mig_handle_)(Handle, unsigned int, Handle*) = nullptr;
 };
 
-/// The part of CUDA's driver library that is used, with the values of its header cuda.h.
-class CudaDriver {
+/// The part of NVML that tells which cards read each other's memory. Old drivers lack it.
+class PeerLinks : private Library {
  public:
-  explicit CudaDriver(const char* path)
-      : path_(path),
-        library_(::dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+  explicit PeerLinks(const char* path) : Library(path) {
+    Bind("nvmlDeviceGetHandleByIndex_v2", handle_);
+    Bind("nvmlDeviceGetP2PStatus", peers_);
+    Bind("nvmlDeviceGetNvLinkState", nvlink_);
+    Bind("nvmlDeviceGetNvLinkVersion", nvlink_version_);
+    Bind("nvmlDeviceGetMaxPcieLinkGeneration", bus_generation_);
+    Bind("nvmlDeviceGetMaxPcieLinkWidth", bus_width_);
+  }
+
+  /// Tells of each of the `count` cards that reads the memory of all others, and how fast. NVML has
+  /// been initialised.
+  void Tell(unsigned int count) const {
+    for (unsigned int i = 0; complete_ && i < count; ++i) {
+      if (ReadsAll(i, count)) {
+        Say({"peers", std::to_string(i), std::to_string(PeerRate(i))});
+      }
+    }
+  }
+
+ private:
+  static constexpr int kSuccess = 0;
+  static constexpr int kRead = 0;  ///< NVML_P2P_CAPS_INDEX_READ; the answer 0: it can.
+  static constexpr unsigned int kMostLinks = 36;  ///< NVML_NVLINK_MAX_LINKS.
+  using Handle = void*;
+
+  bool ReadsAll(unsigned int index, unsigned int count) const {
+    Handle own = nullptr;
+    bool reads = count > 1 && handle_(index, &own) == kSuccess;
+    for (unsigned int i = 0; reads && i < count; ++i) {
+      Handle other = nullptr;
+      int status = 0;
+      reads = i == index || (handle_(i, &other) == kSuccess &&
+                             peers_(own, other, kRead, &status) == kSuccess && status == 0);
+    }
+    return reads;
+  }
+
+  /// Bytes a second in one direction over all of the card's NVLinks, else over its bus.
+  uint64_t PeerRate(unsigned int index) const {
+    // By NVML_NVLINK_VERSION_…, of a link in NVIDIA's data sheets of the cards that have it.
+    constexpr std::array<uint64_t, 9> kLinkRates = {0, 20, 25, 25, 25, 25, 25, 50, 100};
+    // By generation, of a lane behind its encoding, in MB/s.
+    constexpr std::array<uint64_t, 7> kLaneRates = {0, 250, 500, 985, 1969, 3938, 7563};
+    constexpr uint64_t kMega = 1'000'000;
+    Handle card = nullptr;
+    if (handle_(index, &card) != kSuccess) {
+      return 0;
+    }
+    uint64_t links = 0;
+    for (unsigned int link = 0; link < kMostLinks; ++link) {
+      unsigned int on = 0;
+      unsigned int version = 0;
+      if (nvlink_(card, link, &on) == kSuccess && on != 0 &&
+          nvlink_version_(card, link, &version) == kSuccess) {
+        links += kLinkRates.at(std::min<size_t>(version, kLinkRates.size() - 1)) * 1000 * kMega;
+      }
+    }
+    unsigned int generation = 0;
+    unsigned int lanes = 0;
+    const bool has_bus =
+        bus_generation_(card, &generation) == kSuccess && bus_width_(card, &lanes) == kSuccess;
+    const uint64_t lane = kLaneRates.at(std::min<size_t>(generation, kLaneRates.size() - 1));
+    return links > 0 ? links : has_bus ? lanes * lane * kMega : 0;
+  }
+
+  int (*handle_)(unsigned int, Handle*) = nullptr;
+  int (*peers_)(Handle, Handle, int, int*) = nullptr;
+  int (*nvlink_)(Handle, unsigned int, unsigned int*) = nullptr;
+  int (*nvlink_version_)(Handle, unsigned int, unsigned int*) = nullptr;
+  int (*bus_generation_)(Handle, unsigned int*) = nullptr;
+  int (*bus_width_)(Handle, unsigned int*) = nullptr;
+};
+
+/// The part of CUDA's driver library that is used, with the values of its header cuda.h.
+class CudaDriver : private Library {
+ public:
+  explicit CudaDriver(const char* path) : Library(path), path_(path) {
     Bind("cuInit", init_);
     Bind("cuDeviceGetByPCIBusId", by_place_);
     Bind("cuDeviceGetAttribute", attribute_);
@@ -210,12 +296,6 @@ class CudaDriver {
   static constexpr int kDmaBuf = 124;
   static constexpr int kFlushByHost = 1;
   static constexpr int kOrderedForOwner = 100;  ///< Larger values: for other cards, too.
-
-  template <typename Function>
-  void Bind(const char* name, Function& function) {
-    function = library_ == nullptr ? nullptr : reinterpret_cast<Function>(::dlsym(library_, name));
-    complete_ = complete_ && function != nullptr;
-  }
 
   std::string Begin() const {
     if (!complete_) {
@@ -245,8 +325,6 @@ class CudaDriver {
   }
 
   const std::string path_;
-  void* library_;
-  bool complete_ = true;
   int (*init_)(unsigned int) = nullptr;
   int (*by_place_)(int*, const char*) = nullptr;
   int (*attribute_)(int*, int, int) = nullptr;
@@ -265,6 +343,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   const std::vector<std::string> places = nvml.Tell();
+  PeerLinks(argv[1]).Tell(static_cast<unsigned int>(places.size()));
   if (argc == 3) {
     CudaDriver(argv[2]).Tell(places);
   }

@@ -44,17 +44,23 @@ class PeerMemory {
     DType dtype = DType::kF32;
   };
 
-  PeerMemory() = default;
+  /// `bytes_per_second`: at which the device reads its peers' memory; 0: unknown.
+  explicit PeerMemory(double bytes_per_second = 0) : bytes_per_second_(bytes_per_second) {}
   virtual ~PeerMemory() = default;
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
+
+  /// The rate at which the device is expected to read the memory of the host's other devices together;
+  /// 0: there are none, or it is unknown.
+  double bytes_per_second() const { return bytes_per_second_; }
 
   /// Allocates at least `bytes`, which count as memory in use. Errors: kResourceExhausted, the
   /// device's.
   virtual Result<Arena> Allocate(size_t bytes) = 0;
   /// Opens an arena of another device of this host, in this process or another, to read from it. It
-  /// is closed with its last owner, and may have been freed meanwhile: it can then still be read, but
-  /// what is read is undefined. Errors: kFailedPrecondition (this device cannot read it).
+  /// is closed with its last owner. Whoever reads it makes sure that the arena's owner has not freed
+  /// it: what is read is undefined then, and CUDA does not promise that it can be read. Errors:
+  /// kFailedPrecondition (this device cannot read it).
   virtual Result<std::shared_ptr<std::byte>> Open(std::span<const std::byte> handle) = 0;
 
   /// Queues copies that begin after `after`. `kept` lives until they have ended.
@@ -64,6 +70,9 @@ class PeerMemory {
   /// Queues a sum: bit for bit that of the processor, but for the payload of a NaN. `kept` lives
   /// until it has ended. Precondition: the order is one that AdditionOrder returned.
   virtual Mark Add(Addition addition, std::shared_ptr<void> kept) = 0;
+
+ private:
+  const double bytes_per_second_;
 };
 
 /// The most arrays that a device adds at once, and the most sums that wait for their other half.

@@ -1,11 +1,15 @@
 #include "engine/runtime/exchange/device_sums.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/system/host.h"
+#include "engine/runtime/device/guarded.h"
+#include "engine/runtime/exchange/peer_trial.h"
 
 namespace heddle::runtime {
 
@@ -13,24 +17,41 @@ using program::Instruction;
 
 namespace {
 
+static_assert(kMostAddends == program::kMostSumAddends);
+
 comm::CollectiveOptions OptionsOf(const std::vector<int>& ranks, uint64_t tag) {
   return {.group = ranks, .tag = tag, .deadline = {}};
 }
 
-/// The handles of all members, if each of them has one and all are on one host; else none. Each
-/// record is the host, and the handle.
-std::vector<Bytes> HandlesOf(const std::vector<Bytes>& records) {
-  std::vector<Bytes> handles;
+/// Otherwise says that gradients go through the host, and why.
+bool Succeeds(const Status& status) {
+  if (!status.ok()) {
+    LogWarning("gradients are summed through the host: {}", status.message());
+  }
+  return status.ok();
+}
+
+/// What the members of a group offer.
+struct Offers {
+  std::vector<Bytes> handles;  ///< Of their memory; none: one has no memory, or is on another host.
+  uint64_t half = 0;           ///< Bytes of half of the least memory.
+};
+
+/// Reads the members' records: each has its host, the bytes of half of its memory, and the handle.
+Offers OffersOf(const std::vector<Bytes>& records) {
+  Offers offers{.handles = {}, .half = std::numeric_limits<uint64_t>::max()};
   for (const Bytes& record : records) {
     ByteReader reader(record);
     const Result<std::string> host = reader.GetString();
-    if (!host.ok() || *host != HostIdentity() || reader.left() == 0) {
+    const Result<uint64_t> half = reader.Get<uint64_t>();
+    if (!host.ok() || *host != HostIdentity() || !half.ok() || reader.left() == 0) {
       return {};
     }
+    offers.half = std::min(offers.half, *half);
     const auto handle = *reader.GetRaw(reader.left());
-    handles.emplace_back(handle.begin(), handle.end());
+    offers.handles.emplace_back(handle.begin(), handle.end());
   }
-  return handles;
+  return offers;
 }
 
 }  // namespace
@@ -39,12 +60,12 @@ DeviceSums::DeviceSums(const program::Program& program,
                        DType master,
                        comm::Communicator* group,
                        Device& device,
-                       size_t most_half)
+                       size_t most_bytes)
     : program_(program),
       master_(master),
       group_(group),
       device_(device),
-      most_half_(most_half) {}
+      most_bytes_(most_bytes) {}
 
 int64_t DeviceSums::ElementsOf(const Instruction& instruction) const {
   const bool whole = instruction.rows.empty();
@@ -66,8 +87,11 @@ std::vector<std::pair<DeviceSums::Ranks, DeviceSums::Need>> DeviceSums::Needs() 
     if (found == needs.end()) {
       found = needs.insert(needs.end(), {instruction.group, {.tag = instruction.tag}});
     }
-    const size_t half = HalfFor(instruction, elements, master_);
-    found->second.half = std::min(most_half_, std::max(found->second.half, half));
+    found->second.half = std::max(found->second.half, HalfFor(instruction, elements, master_));
+  }
+  for (auto& [ranks, need] : needs) {
+    need.half =
+        std::min(need.half, most_bytes_ / (2 * needs.size()) / kSumAlignment * kSumAlignment);
   }
   return needs;
 }
@@ -85,30 +109,45 @@ Status DeviceSums::Agree() {
 Status DeviceSums::AgreeIn(const Ranks& ranks, const Need& need) {
   const auto arenas = std::make_shared<PeerArenas>();
   arenas->position = static_cast<size_t>(std::ranges::find(ranks, program_.rank) - ranks.begin());
-  arenas->half = need.half;
   arenas->memory.resize(ranks.size());
   ByteWriter mine;
   mine.PutString(HostIdentity());
+  mine.Put(uint64_t{need.half});
   if (PeerMemory* const peers = device_.peer_memory(); peers != nullptr) {
     auto arena = peers->Allocate(2 * need.half);
-    if (arena.ok()) {
+    if (Succeeds(arena.status())) {
       arenas->memory[arenas->position] = arena->memory;
       mine.PutRaw(arena->handle);
-    } else {
-      LogWarning("gradients are summed through the host: {}", arena.status().message());
     }
   }
   HEDDLE_ASSIGN_OR_RETURN(const std::vector<Bytes> records,
                           group_->AllGatherBytes(mine.bytes(), OptionsOf(ranks, need.tag)));
-  const std::vector<Bytes> handles = HandlesOf(records);
-  if (handles.empty()) {  // At all members alike.
+  const Offers offers = OffersOf(records);
+  if (offers.handles.empty()) {  // At all members alike.
     return Status::Ok();
   }
-  const std::byte opened{Open(handles, *arenas)};
-  HEDDLE_ASSIGN_OR_RETURN(
-      const std::vector<Bytes> votes,
-      group_->AllGatherBytes(std::span(&opened, 1), OptionsOf(ranks, need.tag)));
-  if (std::ranges::count(votes, Bytes{std::byte{true}}) == std::ssize(votes)) {
+  arenas->half = offers.half;
+  // Each member tells the others how far it is, and goes on if all are.
+  const auto all_agree = [&](bool own) -> Result<bool> {
+    const std::byte vote{own};
+    HEDDLE_ASSIGN_OR_RETURN(
+        const std::vector<Bytes> votes,
+        group_->AllGatherBytes(std::span(&vote, 1), OptionsOf(ranks, need.tag)));
+    return std::ranges::count(votes, Bytes{std::byte{true}}) == std::ssize(votes);
+  };
+  const bool opened = Open(offers.handles, *arenas);
+  std::optional<PeerTrial> trial;
+  if (opened) {
+    trial.emplace(device_, arenas);
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const bool all_put,
+                          all_agree(opened && Succeeds(Guarded([&] { return trial->Put(); }))));
+  if (!all_put) {
+    return Status::Ok();
+  }
+  HEDDLE_ASSIGN_OR_RETURN(const bool all_read,
+                          all_agree(Succeeds(Guarded([&] { return trial->Read(); }))));
+  if (all_read) {
     members_[ranks] = {.arenas = arenas};
     LogInfo("the devices of {} workers sum gradients in memory that they read of each other",
             ranks.size());
@@ -122,8 +161,7 @@ bool DeviceSums::Open(const std::vector<Bytes>& handles, PeerArenas& arenas) {
       continue;
     }
     auto arena = device_.peer_memory()->Open(handles[i]);
-    if (!arena.ok()) {
-      LogWarning("gradients are summed through the host: {}", arena.status().message());
+    if (!Succeeds(arena.status())) {
       return false;
     }
     arenas.memory[i] = *std::move(arena);

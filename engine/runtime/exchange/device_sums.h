@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "comm/communicator.h"
+#include "engine/program/memory.h"
 #include "engine/program/program.h"
 #include "engine/runtime/device/device.h"
 #include "engine/runtime/exchange/peer_sum.h"
@@ -23,22 +24,20 @@ namespace heddle::runtime {
 /// A worker's part of the sums of a Program. Thread: one caller at a time.
 class DeviceSums {
  public:
-  /// Larger sums are made piece by piece, so that each group's memory is twice this at most.
-  static constexpr size_t kMostHalf = size_t{64} << 20;
-
-  /// `program`, `group` and `device` outlive this; `master`: the type of gradients; `most_half`: the
-  /// most bytes of half of a group's memory, the same at all members.
+  /// `program`, `group` and `device` outlive this; `master`: the type of gradients; `most_bytes`: what
+  /// the memory of all groups takes at most. Sums that are larger than its half are made piece by
+  /// piece.
   DeviceSums(const program::Program& program,
              DType master,
              comm::Communicator* group,
              Device& device,
-             size_t most_half = kMostHalf);
+             size_t most_bytes = program::kMostSumBytes);
   DeviceSums(const DeviceSums&) = delete;
   DeviceSums& operator=(const DeviceSums&) = delete;
 
   /// Agrees with the members of each group that sums gradients whether their devices do it: they do
   /// if all members compute on devices of one host that read each other's memory, which is allocated
-  /// here. Every member calls it once. Errors: the communicator's.
+  /// and tried here. Every member calls it once. Errors: the communicator's.
   Status Agree();
   /// True if the sum of `instruction` is made on the devices, which all members know alike. False
   /// before Agree.
@@ -73,7 +72,7 @@ class DeviceSums {
   const DType master_;
   comm::Communicator* const group_;
   Device& device_;
-  const size_t most_half_;
+  const size_t most_bytes_;
   std::map<Ranks, Members> members_;  ///< Of the groups whose devices make their sums.
   Mark newest_;
 };

@@ -10,8 +10,6 @@ using program::Instruction;
 
 namespace {
 
-constexpr size_t kAlignment = 256;
-
 /// The most contributions of a member; one without any adds in the place of a first one.
 size_t MostNodes(const Instruction& instruction) {
   size_t most = 1;
@@ -46,7 +44,7 @@ size_t HalfFor(const Instruction& instruction, int64_t elements, DType dtype) {
   // One element more a slice, because pieces are rounded (RangesOf).
   const auto most = elements + static_cast<int64_t>(instruction.group.size());
   const auto bytes = static_cast<size_t>(most * SizeOf(dtype));
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment * MostNodes(instruction);
+  return (bytes + kSumAlignment - 1) / kSumAlignment * kSumAlignment * MostNodes(instruction);
 }
 
 std::vector<uint8_t> AdditionsOf(const Instruction& instruction) {
@@ -65,7 +63,7 @@ PeerSum::PeerSum(std::vector<SumPart> parts,
       parts_(std::move(parts)),
       dtype_(dtype),
       arenas_(std::move(arenas)),
-      block_(arenas_->half / MostNodes(instruction_) / kAlignment * kAlignment) {
+      block_(arenas_->half / MostNodes(instruction_) / kSumAlignment * kSumAlignment) {
   const auto members = static_cast<int64_t>(instruction_.group.size());
   const std::vector<int64_t>& rows = instruction_.rows;
   const int64_t all_rows = std::accumulate(rows.begin(), rows.end(), int64_t{0});

@@ -24,6 +24,9 @@ struct SumPart {
   at::Tensor output = {};
 };
 
+/// Halves of the memory, and what each contribution has in one, are multiples of this.
+inline constexpr size_t kSumAlignment = 256;
+
 /// Memory of a group's members, in two halves, which pieces use in turn.
 struct PeerArenas {
   std::vector<std::shared_ptr<std::byte>> memory;  ///< By position, the own among them.

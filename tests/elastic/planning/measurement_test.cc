@@ -3,8 +3,12 @@
 
 #include <functional>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
+
+#include "engine/program/memory.h"
 
 namespace heddle::elastic {
 namespace {
@@ -25,26 +29,26 @@ wire::Links SomeLinks() {
   return links;
 }
 
+WorkerMeasurement SomeMeasurement() {
+  WorkerMeasurement measurement;
+  measurement.profile.worker = "a";
+  measurement.profile.flops_per_second = measurement.profile.bytes_per_second = 1e9;
+  measurement.link.link = {.latency_seconds = 1e-6, .bytes_per_second = 5e9, .transport = "shm"};
+  return measurement;
+}
+
 std::vector<Candidate> TwoOfOneHost() {
   std::vector<Candidate> candidates;
   for (const char* name : {"a", "b"}) {
-    WorkerMeasurement measurement;
-    measurement.profile.worker = name;
-    measurement.profile.flops_per_second = 1e9;
-    measurement.profile.bytes_per_second = 1e9;
-    measurement.link.link = {.latency_seconds = 1e-6, .bytes_per_second = 5e9, .transport = "shm"};
     candidates.push_back(
-        {.name = name, .host = "host", .profile_json = MeasurementToJson(measurement)});
+        {.name = name, .host = "host", .profile_json = MeasurementToJson(SomeMeasurement())});
   }
   return candidates;
 }
 
 TEST(MeasurementTest, FiguresThatNoMachineHasAreRefusedByName) {
   const auto why = [](const std::function<void(WorkerMeasurement&)>& change) {
-    WorkerMeasurement measurement;
-    measurement.profile.worker = "a";
-    measurement.profile.flops_per_second = measurement.profile.bytes_per_second = 1e9;
-    measurement.link.link = {.latency_seconds = 1e-6, .bytes_per_second = 5e9, .transport = "shm"};
+    WorkerMeasurement measurement = SomeMeasurement();
     change(measurement);
     return std::string(MeasurementFromJson(MeasurementToJson(measurement)).status().message());
   };
@@ -68,6 +72,7 @@ TEST(MeasurementTest, FiguresThatNoMachineHasAreRefusedByName) {
     EXPECT_NE(why([&](Measured& m) { m.speed = figure; }), "") << figure;
     EXPECT_NE(why([&](Measured& m) { m.link_bytes_per_second = figure; }), "") << figure;
     EXPECT_NE(why([&](Measured& m) { m.profile_measured_at = figure; }), "") << figure;
+    EXPECT_NE(why([&](Measured& m) { m.peer_bytes_per_second = figure; }), "") << figure;
   }
   EXPECT_NE(why([](Measured& m) { m.threads = 0; }), "");
   EXPECT_EQ(why([](Measured& m) { m.profile.flops_per_second = 0; }),
@@ -93,6 +98,45 @@ TEST(MeasurementTest, ThePlannersLinksAreThoseOfThePair) {
   ASSERT_TRUE(ends.ok());
   EXPECT_EQ(ends->links.At(0, 1).transport, "shm");
   EXPECT_EQ(ends->links.At(0, 1).bytes_per_second, 5e9);
+}
+
+TEST(MeasurementTest, DevicesOfOneHostSumInEachOthersMemory) {
+  std::vector<Candidate> candidates;
+  const auto add = [&](const std::string& name, const std::string& host, double rate) {
+    WorkerMeasurement measurement = SomeMeasurement();
+    measurement.profile.memory_bytes = int64_t{8} << 30;
+    measurement.peer_bytes_per_second = rate;
+    candidates.push_back(
+        {.name = name, .host = host, .profile_json = MeasurementToJson(measurement)});
+  };
+  add("a", "one", 4e11);
+  add("b", "one", 3e11);
+  add("processor", "one", 0);
+  add("alone", "two", 4e11);
+  // A pair that was measured keeps what its devices do.
+  wire::Links links = SomeLinks();
+  links.add_places(2);
+  links.add_places(3);
+  const auto cluster = ClusterOf(candidates, *MeasuredLinksFrom(links, 4),
+                                 comm::TransportPreference{.list = {"shm", "tcp"}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status().ToString();
+  for (int from = 0; from < 4; ++from) {
+    for (int to = 0; to < 4; ++to) {
+      EXPECT_EQ(cluster->links.At(from, to).peer_bytes_per_second, from + to == 1 ? 3e11
+                                                                   : from == to && from != 2
+                                                                       ? (from == 1 ? 3e11 : 4e11)
+                                                                       : 0)
+          << from << " to " << to;
+    }
+  }
+  EXPECT_EQ(cluster->links.At(0, 1).transport, "tcp");
+  for (const size_t with_peers : {0U, 1U}) {
+    EXPECT_EQ(cluster->workers[with_peers].memory_bytes,
+              (int64_t{8} << 30) - program::kMostSumBytes);
+  }
+  for (const size_t without : {2U, 3U}) {
+    EXPECT_EQ(cluster->workers[without].memory_bytes, int64_t{8} << 30);
+  }
 }
 
 TEST(MeasurementTest, WhatIsNoTableIsRefused) {

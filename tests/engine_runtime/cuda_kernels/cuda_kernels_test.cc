@@ -234,40 +234,47 @@ TEST_P(CudaKernelsTest, AdamWAndSquares) {
   EXPECT_TRUE(at::equal(copy, master.to(type())));
 }
 
-// A worker on a card and one on a processor may hold the same parameters.
+// A worker on a card and one on a processor may hold the same parameters, and one of them a part of
+// what the other has, which begins anywhere.
 TEST_P(CudaKernelsTest, AdamWHasTheProcessorsBits) {
   PreferPlainAten(false);
-  const int64_t count = Dim(9000);
-  std::vector<at::Tensor> there = {Wide({count}), Wide({count}) * 0.1,
-                                   Wide({count}).square() * 0.01, Wide({count})};
-  std::vector<at::Tensor> here;
-  for (const at::Tensor& tensor : there) {
-    here.push_back(tensor.clone());
-  }
-  at::Tensor copy_there = at::empty({count}, at::TensorOptions(type()));
-  at::Tensor copy_here = at::empty({count}, at::TensorOptions(type()));
-  AdamWStep step{.learning_rate = 3e-3, .clip_factor = 0.37, .weight_decay = 0.1};
-  for (step.step = 1; step.step <= 5; ++step.step) {
-    AdamWUpdate(here[0], here[1], here[2], here[3], copy_here, step);
-    const auto rounded = [](double value) { return static_cast<float>(value); };
-    cuda::AdamW(
-        DataOf<float>(there[0]), DataOf<float>(there[1]), DataOf<float>(there[2]),
-        DataOf<float>(there[3]), value_type(), copy_there.data_ptr(), count,
-        {.clip = rounded(step.clip_factor),
-         .decay = rounded(1 - step.learning_rate * step.weight_decay),
-         .beta1 = rounded(step.beta1),
-         .rest1 = rounded(1 - step.beta1),
-         .beta2 = rounded(step.beta2),
-         .rest2 = rounded(1 - step.beta2),
-         .rate = rounded(step.learning_rate /
-                         (1 - std::pow(step.beta1, static_cast<double>(step.step)))),
-         .root = rounded(1 / std::sqrt(1 - std::pow(step.beta2, static_cast<double>(step.step)))),
-         .epsilon = rounded(step.epsilon)},
-        nullptr);
-    for (size_t i = 0; i < here.size(); ++i) {
-      EXPECT_TRUE(at::equal(here[i], there[i])) << "step " << step.step << ", tensor " << i;
+  for (const int64_t offset : {0, 1, 2}) {
+    const int64_t count = Dim(9000);
+    std::vector<at::Tensor> there = {Wide({count + offset}), Wide({count + offset}) * 0.1,
+                                     Wide({count + offset}).square() * 0.01,
+                                     Wide({count + offset})};
+    for (at::Tensor& tensor : there) {
+      tensor = tensor.narrow(0, offset, count);
     }
-    EXPECT_TRUE(at::equal(copy_here, copy_there)) << "step " << step.step;
+    std::vector<at::Tensor> here;
+    for (const at::Tensor& tensor : there) {
+      here.push_back(tensor.clone());
+    }
+    at::Tensor copy_there = at::empty({count}, at::TensorOptions(type()));
+    at::Tensor copy_here = at::empty({count}, at::TensorOptions(type()));
+    AdamWStep step{.learning_rate = 3e-3, .clip_factor = 0.37, .weight_decay = 0.1};
+    for (step.step = 1; step.step <= 5; ++step.step) {
+      AdamWUpdate(here[0], here[1], here[2], here[3], copy_here, step);
+      const auto rounded = [](double value) { return static_cast<float>(value); };
+      cuda::AdamW(
+          DataOf<float>(there[0]), DataOf<float>(there[1]), DataOf<float>(there[2]),
+          DataOf<float>(there[3]), value_type(), copy_there.data_ptr(), count,
+          {.clip = rounded(step.clip_factor),
+           .decay = rounded(1 - step.learning_rate * step.weight_decay),
+           .beta1 = rounded(step.beta1),
+           .rest1 = rounded(1 - step.beta1),
+           .beta2 = rounded(step.beta2),
+           .rest2 = rounded(1 - step.beta2),
+           .rate = rounded(step.learning_rate /
+                           (1 - std::pow(step.beta1, static_cast<double>(step.step)))),
+           .root = rounded(1 / std::sqrt(1 - std::pow(step.beta2, static_cast<double>(step.step)))),
+           .epsilon = rounded(step.epsilon)},
+          nullptr);
+      for (size_t i = 0; i < here.size(); ++i) {
+        EXPECT_TRUE(at::equal(here[i], there[i])) << "step " << step.step << ", tensor " << i;
+      }
+      EXPECT_TRUE(at::equal(copy_here, copy_there)) << "step " << step.step;
+    }
   }
 }
 

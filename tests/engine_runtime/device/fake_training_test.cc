@@ -104,8 +104,7 @@ TEST(FakeTrainingFaultsTest, BrokenPromisesChangeWhatIsTrained) {
         Fault::kDownloadOneWorkEarly, Fault::kDownloadAfterUploads, Fault::kDownloadSkipped,
         Fault::kDownloadHalf, Fault::kUploadSkipped, Fault::kUploadHalf, Fault::kAwaitForgotten,
         Fault::kAwaitLate, Fault::kMarkEndsAtOnce, Fault::kMarkOfCompute, Fault::kWaitGivesUp,
-        Fault::kOutputsLost, Fault::kPeerCopyEarly, Fault::kPeerMarkEndsAtOnce,
-        Fault::kPeerSumReversed}) {
+        Fault::kOutputsLost, Fault::kPeerSumReversed}) {
     TrainingOptions options = OnFake(2, {.seed = heddle::testing::TestSeed(), .fault = fault});
     options.look_at = [](Device& /*device*/) {};
     const Trained broken = Train(graph, plan, options);

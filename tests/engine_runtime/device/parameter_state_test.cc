@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -149,10 +150,10 @@ TEST(ParameterStateTest, InitialWeightsAreThoseOfTheSeedOnEveryDevice) {
   FakeDevice fake({.seed = heddle::testing::TestSeed()});
   StateTrial one(processor);
   StateTrial other(fake);
-  one.state().Initialize(5);
-  other.state().Initialize(5);
+  ASSERT_TRUE(one.state().Initialize(5).ok());
+  ASSERT_TRUE(other.state().Initialize(5).ok());
   EXPECT_EQ(Digests(one), Digests(other));
-  one.state().Initialize(6);
+  ASSERT_TRUE(one.state().Initialize(6).ok());
   EXPECT_NE(Digests(one), Digests(other));
 }
 
@@ -163,6 +164,28 @@ TEST(ParameterStateTest, MissingMemoryIsNamed) {
   const Status held = state.Hold(std::vector<graph::ParameterId>{0, 1, 2, 3, 4, 5});
   EXPECT_EQ(held.code(), StatusCode::kResourceExhausted) << held.ToString();
   EXPECT_THAT(std::string(held.message()), ::testing::HasSubstr("no memory for "));
+}
+
+// Where the state fits, and not what is copied to it.
+TEST(ParameterStateTest, MissingMemoryForCopiesIsNamed) {
+  const graph::Graph graph = SmallModel(graph::ModelFamily::kLlama, DType::kBF16, 0.0);
+  std::vector<graph::ParameterId> all(graph.parameters.size());
+  std::iota(all.begin(), all.end(), 0);
+  int exhausted = 0;
+  bool fits = false;
+  for (size_t bytes = size_t{1} << 16; !fits; bytes += size_t{1} << 12) {
+    FakeDevice small({.memory_bytes = bytes});
+    ParameterState state(graph, small);
+    if (!state.Hold(all, {}).ok()) {
+      continue;
+    }
+    const Status initialized = state.Initialize(1);
+    fits = initialized.ok();
+    exhausted += initialized.code() == StatusCode::kResourceExhausted ? 1 : 0;
+    EXPECT_TRUE(fits || initialized.code() == StatusCode::kResourceExhausted)
+        << initialized.ToString();
+  }
+  EXPECT_GT(exhausted, 0);
 }
 
 // Of two states of one seed, one with boxes of the parameters and one with all of each.
@@ -190,8 +213,8 @@ TEST(ParameterStateTest, ABoxIsTheSamePartOfTheParameter) {
       cut[id] = RandomBox(trial.graph().parameter(id).shape, random);
     }
     ASSERT_TRUE(part.Hold(trial.all(), {.held = cut}).ok());
-    part.Initialize(5);
-    trial.state().Initialize(5);
+    ASSERT_TRUE(part.Initialize(5).ok());
+    ASSERT_TRUE(trial.state().Initialize(5).ok());
     for (const graph::ParameterId id : trial.all()) {
       const Shape& shape = trial.graph().parameter(id).shape;
       EXPECT_EQ(part.BoxOf(id), cut.contains(id) ? cut[id] : WholeBox(shape));

@@ -40,7 +40,7 @@ bool HasBits(Device& device, const at::Tensor& value, const std::vector<T>& expe
 template <typename T>
 std::pair<int, int> WrongOutputs(const std::vector<SumCase>& sums,
                                  const comm::Media& media,
-                                 size_t most_half,
+                                 size_t most_bytes,
                                  const FakeOptions& fake) {
   const auto members = static_cast<int>(sums.front().contributions.size());
   const DType dtype = sizeof(T) == 4 ? DType::kF32 : DType::kF64;
@@ -50,7 +50,7 @@ std::pair<int, int> WrongOutputs(const std::vector<SumCase>& sums,
     FakeOptions own = fake;
     own.seed += static_cast<uint64_t>(rank);
     FakeDevice device(own);
-    Summer summer(sums, rank, dtype, communicator, device, most_half);
+    Summer summer(sums, rank, dtype, communicator, device, most_bytes);
     ASSERT_TRUE(summer.device_sums().Agree().ok());
     EXPECT_TRUE(summer.device_sums().Makes(summer.program().instructions[0]));
     std::vector<at::Tensor> outputs;
@@ -90,12 +90,12 @@ TEST_P(DeviceSumsTest, HaveTheBitsOfTheReference) {
       for (int i = 0; i < 6; ++i) {
         sums.push_back(RandomCase(random, members, 700));
       }
-      const size_t half = random.Below(2) == 0 ? DeviceSums::kMostHalf : size_t{16} << 10;
-      SCOPED_TRACE(fmt::format("{} members, halves of {}, seed {}", members, half, seed));
+      const size_t most = random.Below(2) == 0 ? program::kMostSumBytes : size_t{32} << 10;
+      SCOPED_TRACE(fmt::format("{} members, {} bytes, seed {}", members, most, seed));
       const comm::Media& media = random.Below(2) == 0 ? comm::Media::kShm : comm::Media::kTcp;
       const auto [wrong, all] = GetParam() == DType::kF32
-                                    ? WrongOutputs<float>(sums, media, half, {.seed = seed})
-                                    : WrongOutputs<double>(sums, media, half, {.seed = seed});
+                                    ? WrongOutputs<float>(sums, media, most, {.seed = seed})
+                                    : WrongOutputs<double>(sums, media, most, {.seed = seed});
       EXPECT_EQ(wrong, 0);
       EXPECT_GT(all, 3 * members);
     }
@@ -113,6 +113,30 @@ std::vector<SumCase> ThreeMembers() {
   return {
       {.contributions = {{{0, 0}, {0, 1}, {0, 2}}, {{0, 3}, {2, 1}}, {{3, 1}}}, .parts = {{999}}},
       {.contributions = {{{1, 0}}, {{1, 1}, {0, 4}}, {{0, 5}}}, .parts = {{77}, {5}}}};
+}
+
+// A worker of more groups has less memory for each, and the others of a group take no more of theirs.
+TEST(DeviceSumsHostTest, AllGroupsShareAWorkersMemory) {
+  std::vector<SumCase> sums = ThreeMembers();
+  sums.push_back(
+      {.contributions = {{{1, 0}}, {{0, 2}, {0, 3}}}, .parts = {{3000}}, .group = {0, 1}});
+  sums.push_back({.contributions = {{{1, 0}}, {{1, 1}}},
+                  .parts = {{600, 5}},
+                  .rows = {250, 350},
+                  .group = {0, 2}});
+  constexpr size_t kMost = size_t{24} << 10;  // A page for each half.
+  const auto [wrong, all] =
+      WrongOutputs<float>(sums, comm::Media::kShm, kMost, {.seed = heddle::testing::TestSeed()});
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(all, 3 * (3 * 3 + 2 + 2));
+  comm::Cluster cluster(3, comm::Media::kShm);
+  cluster.Run(1, [&](int rank, comm::Communicator& communicator) {
+    FakeDevice device({});
+    Summer summer(sums, rank, DType::kF32, communicator, device, kMost);
+    ASSERT_TRUE(summer.device_sums().Agree().ok());
+    EXPECT_LE(device.memory_in_use(), static_cast<int64_t>(kMost));
+    ASSERT_TRUE(communicator.Barrier({.group = {}, .tag = 1, .deadline = {}}).ok());
+  });
 }
 
 // The same contributions through the communicator, as where a device cannot.
@@ -148,13 +172,16 @@ TEST(DeviceSumsHostTest, HaveTheBitsOfSumsThroughTheHost) {
 
 TEST(DeviceSumsHostTest, AllGoThroughTheHostWhereOneCannot) {
   const std::vector<SumCase> sums = ThreeMembers();
-  for (const std::string what : {"no memory", "opens none", "the processor"}) {
+  for (const std::string what :
+       {"no memory", "opens none", "garbled copies", "garbled sums", "the processor"}) {
     SCOPED_TRACE(what);
     comm::Cluster cluster(3, comm::Media::kShm);
     cluster.Run(1, [&](int rank, comm::Communicator& communicator) {
       std::unique_ptr<Device> device = std::make_unique<FakeDevice>(
           FakeOptions{.has_peers = rank != 1 || what != "no memory",
-                      .opens_peers = rank != 1 || what != "opens none"});
+                      .opens_peers = rank != 1 || what != "opens none",
+                      .garbles_copies = rank == 1 && what == "garbled copies",
+                      .garbles_sums = rank == 1 && what == "garbled sums"});
       if (rank == 1 && what == "the processor") {
         device = std::make_unique<CpuDevice>();
       }
@@ -186,13 +213,26 @@ TEST(DeviceSumsHostTest, TooManyContributionsGoThroughTheHost) {
   });
 }
 
-TEST(DeviceSumsFaultsTest, BrokenPromisesGiveOtherBits) {
-  for (const Fault fault :
-       {Fault::kPeerCopyEarly, Fault::kPeerMarkEndsAtOnce, Fault::kPeerSumReversed}) {
-    const auto [wrong, all] =
-        WrongOutputs<float>(ThreeMembers(), comm::Media::kShm, DeviceSums::kMostHalf,
-                            {.seed = heddle::testing::TestSeed(), .fault = fault});
-    EXPECT_GT(wrong, 0) << "fault " << static_cast<int>(fault);
+TEST(DeviceSumsFaultsTest, AnotherOrderGivesOtherBits) {
+  const auto [wrong, all] =
+      WrongOutputs<float>(ThreeMembers(), comm::Media::kShm, program::kMostSumBytes,
+                          {.seed = heddle::testing::TestSeed(), .fault = Fault::kPeerSumReversed});
+  EXPECT_GT(wrong, 0);
+}
+
+// The trial reads what is not there yet.
+TEST(DeviceSumsFaultsTest, DevicesThatDoNotWaitSumThroughTheHost) {
+  const std::vector<SumCase> sums = ThreeMembers();
+  for (const Fault fault : {Fault::kPeerCopyEarly, Fault::kPeerMarkEndsAtOnce}) {
+    comm::Cluster cluster(3, comm::Media::kShm);
+    cluster.Run(1, [&](int rank, comm::Communicator& communicator) {
+      FakeDevice device(
+          {.seed = heddle::testing::TestSeed() + static_cast<uint64_t>(rank), .fault = fault});
+      Summer summer(sums, rank, DType::kF32, communicator, device);
+      ASSERT_TRUE(summer.device_sums().Agree().ok());
+      EXPECT_FALSE(summer.device_sums().Makes(summer.program().instructions[0]))
+          << "fault " << static_cast<int>(fault);
+    });
   }
 }
 

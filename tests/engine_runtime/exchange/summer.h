@@ -3,6 +3,7 @@
 /// a reference that shares no code with what it checks.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -26,6 +27,7 @@ struct SumCase {
   std::vector<std::vector<TreeNode>> contributions;
   std::vector<Shape> parts;
   std::vector<int64_t> rows = {};
+  std::vector<int> group = {};  ///< Ascending ranks, one a member; empty: all workers.
 };
 
 /// The value of a contribution: of unlike size, so that another order gives other bits.
@@ -87,27 +89,37 @@ inline SumCase RandomCase(Random& random, int members, int64_t most) {
   return sum;
 }
 
-/// One worker's Program of the sums: nothing but kReduce.
+inline size_t PositionOf(int rank, const program::Instruction& instruction) {
+  return static_cast<size_t>(std::ranges::find(instruction.group, rank) -
+                             instruction.group.begin());
+}
+
+/// One worker's Program of the sums that it takes part in: nothing but kReduce. All workers take part
+/// in the first.
 inline program::Program ProgramOf(const std::vector<SumCase>& sums, int rank, DType dtype) {
   program::Program program;
   program.rank = rank;
   program.workers = static_cast<int>(sums.front().contributions.size());
   for (size_t i = 0; i < sums.size(); ++i) {
     const SumCase& sum = sums[i];
+    if (!sum.group.empty() && std::ranges::find(sum.group, rank) == sum.group.end()) {
+      continue;
+    }
     for (size_t part = 0; part < sum.parts.size(); ++part) {
       program::Instruction reduce{.code = program::Code::kReduce,
                                   .tag = program::ReduceTag(static_cast<graph::ParameterId>(i)),
                                   .parameter = static_cast<graph::ParameterId>(i),
+                                  .group = sum.group,
                                   .contributions = sum.contributions,
                                   .rows = sum.rows,
                                   .part = static_cast<int>(part),
                                   .parts = static_cast<int>(sum.parts.size())};
-      for (int member = 0; member < program.workers; ++member) {
+      for (int member = 0; sum.group.empty() && member < program.workers; ++member) {
         reduce.group.push_back(member);
       }
       Shape output = sum.parts[part];
       if (!sum.rows.empty()) {
-        output[0] = sum.rows[static_cast<size_t>(rank)];
+        output[0] = sum.rows[PositionOf(rank, reduce)];
         program.pieces.push_back({.parameter = reduce.parameter,
                                   .box = {.offset = Shape(2, 0), .extent = sum.parts[part]}});
       }
@@ -129,13 +141,13 @@ class Summer {
          DType dtype,
          comm::Communicator& group,
          Device& device,
-         size_t most_half = DeviceSums::kMostHalf)
+         size_t most_bytes = program::kMostSumBytes)
       : sums_(sums),
-        rank_(static_cast<size_t>(rank)),
+        rank_(rank),
         dtype_(dtype),
         program_(ProgramOf(sums, rank, dtype)),
         device_(device),
-        device_sums_(program_, dtype, &group, device, most_half) {}
+        device_sums_(program_, dtype, &group, device, most_bytes) {}
 
   DeviceSums& device_sums() { return device_sums_; }
   const program::Program& program() const { return program_; }
@@ -148,7 +160,7 @@ class Summer {
       offset = instruction.part == 0 ? 0 : offset;
       const Shape& shape = ShapeOf(instruction);
       SumPart part{.instruction = &instruction};
-      for (const TreeNode& node : instruction.contributions[rank_]) {
+      for (const TreeNode& node : instruction.contributions[PositionOf(rank_, instruction)]) {
         part.values.push_back(Computed(shape, KeyOf(instruction, round), node, offset));
       }
       if (!instruction.outputs.empty()) {
@@ -183,8 +195,8 @@ class Summer {
       int64_t first = 0;
       int64_t count = ElementCount(shape);
       for (size_t i = 0; i < instruction.rows.size(); ++i) {
-        first += i < rank_ ? instruction.rows[i] * shape[1] : 0;
-        count = i == rank_ ? instruction.rows[i] * shape[1] : count;
+        first += i < PositionOf(rank_, instruction) ? instruction.rows[i] * shape[1] : 0;
+        count = i == PositionOf(rank_, instruction) ? instruction.rows[i] * shape[1] : count;
       }
       if (!instruction.outputs.empty()) {
         std::vector<T>& sum = all.emplace_back();
@@ -227,7 +239,7 @@ class Summer {
   }
 
   const std::vector<SumCase>& sums_;
-  const size_t rank_;
+  const int rank_;
   const DType dtype_;
   const program::Program program_;
   Device& device_;

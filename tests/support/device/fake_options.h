@@ -47,11 +47,14 @@ inline constexpr int kFaults = static_cast<int>(Fault::kPeerSumReversed) + 1;
 
 struct FakeOptions {
   uint64_t seed = 0;
-  bool registers = true;    ///< Memory of the host; else it refuses.
-  bool exports = false;     ///< Memory of its own to network devices.
-  bool flushes = true;      ///< What they write is seen after a flush; else never.
-  bool has_peers = true;    ///< Device::peer_memory().
-  bool opens_peers = true;  ///< Memory of other devices; else it refuses.
+  bool registers = true;             ///< Memory of the host; else it refuses.
+  bool exports = false;              ///< Memory of its own to network devices.
+  bool flushes = true;               ///< What they write is seen after a flush; else never.
+  bool has_peers = true;             ///< Device::peer_memory().
+  bool opens_peers = true;           ///< Memory of other devices; else it refuses.
+  bool garbles_copies = false;       ///< Out of other devices' memory, without an error.
+  bool garbles_sums = false;         ///< Of what is in other devices' memory.
+  double peer_bytes_per_second = 0;  ///< PeerMemory::bytes_per_second().
   size_t memory_bytes = size_t{64} << 20;
   int64_t emulated_bytes = 0;  ///< DeviceOptions::memory_cap_bytes.
   std::string card = {};       ///< Device::card().

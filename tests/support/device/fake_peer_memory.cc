@@ -60,6 +60,9 @@ class FakePeerMemory::View {
     HEDDLE_CHECK(::mprotect(memory_, bytes_, open ? access : PROT_NONE) == 0,
                  "an arena cannot be opened or closed");
   }
+  bool IsOfAnother(const std::byte* place) const {
+    return count_ == nullptr && place >= memory_ && place < memory_ + bytes_;
+  }
   // From the host, whenever the device gets there.
   void PoisonPart(const std::byte* begin, size_t bytes) const {
     if (poisoner_ != nullptr && begin >= memory_ && begin + bytes <= memory_ + bytes_) {
@@ -76,7 +79,8 @@ class FakePeerMemory::View {
 };
 
 FakePeerMemory::FakePeerMemory(const FakeOptions& options, FakeQueues& queues)
-    : options_(options),
+    : PeerMemory(options.peer_bytes_per_second),
+      options_(options),
       queues_(queues) {}
 
 Result<PeerMemory::Arena> FakePeerMemory::Allocate(size_t bytes) {
@@ -143,6 +147,10 @@ Mark FakePeerMemory::Put(std::function<void()> run,
   return Has(Fault::kPeerMarkEndsAtOnce) ? Mark() : MarkOf(queues_, operation);
 }
 
+bool FakePeerMemory::IsOfAnother(const std::byte* place) {
+  return std::ranges::any_of(Views(), [&](const auto& view) { return view->IsOfAnother(place); });
+}
+
 Mark FakePeerMemory::Copy(const Mark& after,
                           std::vector<Stretch> stretches,
                           std::shared_ptr<void> kept) {
@@ -152,9 +160,12 @@ Mark FakePeerMemory::Copy(const Mark& after,
     }
   }
   return Put(
-      [stretches = std::move(stretches)] {
+      [this, stretches = std::move(stretches)] {
         for (const Stretch& stretch : stretches) {
           std::copy_n(stretch.from, stretch.bytes, stretch.to);
+          if (options_.garbles_copies && IsOfAnother(stretch.from)) {
+            stretch.to[stretch.bytes / 2] ^= std::byte{1};
+          }
         }
       },
       Has(Fault::kPeerCopyEarly) ? nullptr : OperationOf(after), std::move(kept));
@@ -165,7 +176,7 @@ Mark FakePeerMemory::Add(Addition addition, std::shared_ptr<void> kept) {
     std::ranges::reverse(addition.addends);
   }
   return Put(
-      [addition = std::move(addition)] {
+      [this, addition = std::move(addition)] {
         const auto options = at::TensorOptions().dtype(ToScalarType(addition.dtype));
         std::vector<at::Tensor> pending;
         for (size_t i = 0; i < addition.addends.size(); ++i) {
@@ -177,7 +188,11 @@ Mark FakePeerMemory::Add(Addition addition, std::shared_ptr<void> kept) {
             pending.back() = at::add(pending.back(), newest);
           }
         }
-        at::from_blob(addition.sum, {addition.elements}, options).copy_(pending.at(0));
+        const at::Tensor sum = at::from_blob(addition.sum, {addition.elements}, options);
+        sum.copy_(pending.at(0));
+        if (options_.garbles_sums && IsOfAnother(addition.addends.back())) {
+          sum[addition.elements / 2] += 1;
+        }
       },
       nullptr, std::move(kept));
 }

@@ -41,6 +41,7 @@ class FakePeerMemory final : public PeerMemory {
   Mark Put(std::function<void()> run, OperationPtr after, std::shared_ptr<void> kept);
   std::shared_ptr<std::byte> Keep(std::shared_ptr<View> view) HEDDLE_EXCLUDES(mutex_);
   std::vector<std::shared_ptr<View>> Views() HEDDLE_EXCLUDES(mutex_);
+  bool IsOfAnother(const std::byte* place) HEDDLE_EXCLUDES(mutex_);
 
   const FakeOptions options_;
   FakeQueues& queues_;

@@ -5,6 +5,8 @@
 //   FAKE_NVML_CARDS   NAME,MEMORY,FREE in MiB, a card after each ';'; default none. Parts of a card
 //                     (MIG) follow it, each after a '|', in the same form. A card without
 //                     MEMORY shares the processor's, and one that is named "lost" is off the bus.
+//   FAKE_NVML_PEERS   a word of each card, after a ';': "nvlink LINKS VERSION" or "bus GENERATION LANES";
+//                     a card without one reads no other card's memory
 //                     The places on the bus are 00000000:01:00.0 and so on, the UUIDs GPU-1 and so on.
 #include <cstdio>
 #include <cstdlib>
@@ -58,6 +60,22 @@ std::vector<std::string> Divided(const void* handle) {
 // The words of the card or part that a handle stands for.
 std::vector<std::string> CardOf(const void* handle) {
   return Split(Divided(handle).at(reinterpret_cast<size_t>(handle) / kPart), ',');
+}
+
+struct Peers {
+  std::string kind;
+  unsigned int count = 0;
+  unsigned int value = 0;
+};
+
+Peers PeersOf(const void* handle) {
+  const std::vector<std::string> all = Split(Variable("FAKE_NVML_PEERS", ""), ';');
+  const size_t index = reinterpret_cast<size_t>(handle) % kPart - 1;
+  Peers peers;
+  if (index < all.size()) {
+    std::istringstream(all[index]) >> peers.kind >> peers.count >> peers.value;
+  }
+  return peers;
 }
 
 int Copy(const std::string& text, char* out, unsigned int length) {
@@ -157,5 +175,34 @@ int nvmlDeviceGetUUID(void* handle, char* uuid, unsigned int length) {
   const bool whole = reinterpret_cast<size_t>(handle) < kPart;
   return Copy((whole ? "GPU-" : "MIG-") + std::to_string(reinterpret_cast<size_t>(handle)), uuid,
               length);
+}
+
+int nvmlDeviceGetP2PStatus(void* own, void* other, int index, int* status) {
+  constexpr int kNotSupportedByPair = 5;
+  *status = index == 0 && !PeersOf(own).kind.empty() && !PeersOf(other).kind.empty() && own != other
+                ? 0
+                : kNotSupportedByPair;
+  return kSuccess;
+}
+
+int nvmlDeviceGetNvLinkState(void* handle, unsigned int link, unsigned int* on) {
+  const Peers peers = PeersOf(handle);
+  *on = link % 2;  // Every other link is used.
+  return peers.kind == "nvlink" && link < 2 * peers.count ? kSuccess : kInvalidArgument;
+}
+
+int nvmlDeviceGetNvLinkVersion(void* handle, unsigned int /*link*/, unsigned int* version) {
+  *version = PeersOf(handle).value;
+  return kSuccess;
+}
+
+int nvmlDeviceGetMaxPcieLinkGeneration(void* handle, unsigned int* generation) {
+  *generation = PeersOf(handle).count;
+  return PeersOf(handle).kind == "bus" ? kSuccess : kNotSupported;
+}
+
+int nvmlDeviceGetMaxPcieLinkWidth(void* handle, unsigned int* lanes) {
+  *lanes = PeersOf(handle).value;
+  return kSuccess;
 }
 }

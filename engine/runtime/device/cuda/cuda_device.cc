@@ -46,6 +46,7 @@ CudaDevice::CudaDevice(int ordinal,
                        Arithmetic arithmetic,
                        int64_t memory_bytes,
                        std::string card,
+                       double peer_bytes_per_second,
                        const DeviceOptions& options)
     : Device(options, memory_bytes, std::move(card)),
       arithmetic_(std::move(arithmetic)),
@@ -53,7 +54,7 @@ CudaDevice::CudaDevice(int ordinal,
           std::make_shared<Queues>(ordinal, [this](Duration duration) { clock().Add(duration); })),
       pool_(std::make_shared<PinnedPool>()),
       copies_(queues_, pool_),
-      peers_(queues_) {}
+      peers_(queues_, peer_bytes_per_second) {}
 
 CudaDevice::~CudaDevice() {
   Drain(After(kLongestWait)).IgnoreError("nobody waits for its results");

@@ -20,11 +20,12 @@ namespace heddle::runtime::cuda {
 class CudaDevice final : public Device {
  public:
   /// `ordinal`: CUDA's number of the card, on which libtorch is ready. `memory_bytes` and `card` as
-  /// for Device.
+  /// for Device, `peer_bytes_per_second` as for PeerMemory.
   CudaDevice(int ordinal,
              Arithmetic arithmetic,
              int64_t memory_bytes,
              std::string card,
+             double peer_bytes_per_second,
              const DeviceOptions& options);
   /// Waits for what is queued.
   ~CudaDevice() override;

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include "base/system/unique_fd.h"
+#include "engine/runtime/device/cuda/card_memory.h"
 #include "engine/runtime/device/cuda/cuda_errors.h"
 
 namespace heddle::runtime::cuda {
@@ -78,7 +79,10 @@ class CardMemory final : public ExportedMemory {
     HEDDLE_ASSIGN_OR_RETURN(flushes_, NeedsFlush(ordinal_));
     HEDDLE_RETURN_IF_ERROR(Try(cudaSetDevice(ordinal_), "cudaSetDevice"));
     const size_t whole = InPages(bytes);
-    HEDDLE_RETURN_IF_ERROR(Try(cudaMalloc(&allocated_, whole + kPage), "cudaMalloc"));
+    allocated_ = AllocateOnCard(whole + kPage);
+    if (allocated_ == nullptr) {
+      return ResourceExhaustedError("the card has no {} bytes for messages", whole + kPage);
+    }
     const auto begin = InPages(reinterpret_cast<uint64_t>(allocated_));
     HEDDLE_ASSIGN_OR_RETURN(file_, DmaBufOf(begin, whole));
     bytes_ = {reinterpret_cast<std::byte*>(begin), whole};

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <exception>
 #include <memory>
 #include <string>
@@ -6,6 +8,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "engine/machine/cards.h"
 #include "engine/machine/device_choice.h"
@@ -18,8 +21,14 @@
 namespace heddle::runtime::cuda {
 namespace {
 
-// The least compute capability that computes in bf16, and that Heddle's kernels are compiled for.
-constexpr int kLeastMajor = 8;
+// The compute capabilities that Heddle's kernels are compiled for, as 90 for 9.0 (CMake).
+constexpr std::array kCompiledFor = {HEDDLE_CUDA_COMPILED_FOR};
+
+// A card runs code of its own major version whose minor version is not above its own.
+bool HasKernelsFor(int major, int minor) {
+  return std::ranges::any_of(
+      kCompiledFor, [&](int compiled) { return compiled / 10 == major && compiled % 10 <= minor; });
+}
 
 // CUDA's number of the card at a place on the bus. It is not that of nvidia-smi: CUDA counts what
 // CUDA_VISIBLE_DEVICES names, and the fastest first (CUDA_DEVICE_ORDER).
@@ -39,11 +48,16 @@ Result<int> OrdinalOf(const std::string& place) {
         place);
   }
   int major = 0;
-  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal) != cudaSuccess ||
-      major < kLeastMajor) {
-    static_cast<void>(cudaGetLastError());
-    return InvalidArgumentError("its compute capability is {}, at least {}.0 is needed", major,
-                                kLeastMajor);
+  int minor = 0;
+  HEDDLE_RETURN_IF_ERROR(StatusOf(
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal), "the card"));
+  HEDDLE_RETURN_IF_ERROR(StatusOf(
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal), "the card"));
+  if (!HasKernelsFor(major, minor)) {
+    return InvalidArgumentError(
+        "its compute capability is {}.{}, and this build has kernels for {}: 8.0 is the least, and "
+        "HEDDLE_CUDA_ARCHITECTURES of CMake adds others",
+        major, minor, fmt::join(kCompiledFor, ", "));
   }
   return ordinal;
 }
@@ -90,6 +104,9 @@ Result<std::string> NameOfCard(int ordinal) {
   return name;
 }
 
+// What is left of a link's nominal rate for large copies, about, on NVLink and on PCIe.
+constexpr double kPeerPart = 0.8;
+
 Result<std::unique_ptr<Device>> Open(int number, const DeviceOptions& options) {
   const std::string name =
       machine::DeviceNameText({.kind = machine::DeviceName::Kind::kCuda, .index = number});
@@ -117,8 +134,11 @@ Result<std::unique_ptr<Device>> Open(int number, const DeviceOptions& options) {
   if (!card.ok()) {
     return card.status().WithContext("device '{}'", name);
   }
-  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(
-      *ordinal, CudaArithmetic(*ordinal, cards), *memory, *std::move(card), options));
+  const auto nominal =
+      static_cast<double>(cards.list[static_cast<size_t>(number)].peer_bytes_per_second);
+  return std::unique_ptr<Device>(
+      std::make_unique<CudaDevice>(*ordinal, CudaArithmetic(*ordinal, cards), *memory,
+                                   *std::move(card), kPeerPart * nominal, options));
 }
 
 const CardRegistration registration(&Open);

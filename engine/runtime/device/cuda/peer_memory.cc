@@ -6,11 +6,11 @@
 #include <random>
 #include <utility>
 
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 
 #include "base/check.h"
 #include "base/mutex.h"
+#include "engine/runtime/device/cuda/card_memory.h"
 #include "engine/runtime/device/cuda/code/add_tree.h"
 
 namespace heddle::runtime::cuda {
@@ -66,17 +66,6 @@ bool Succeeds(cudaError_t code) {
     static_cast<void>(cudaGetLastError());  // So that the next launch is not blamed for it.
   }
   return code == cudaSuccess;
-}
-
-void* AllocateOnCard(size_t bytes) {
-  void* memory = nullptr;
-  if (!Succeeds(cudaMalloc(&memory, bytes))) {
-    c10::cuda::CUDACachingAllocator::emptyCache();  // libtorch keeps what tensors no longer use.
-    if (!Succeeds(cudaMalloc(&memory, bytes))) {
-      return nullptr;
-    }
-  }
-  return memory;
 }
 
 bool ReadsCard(int own, int other) {

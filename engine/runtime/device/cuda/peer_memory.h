@@ -17,7 +17,10 @@ namespace heddle::runtime::cuda {
 /// Copies and sums run in Queue::kPeers. Thread: any.
 class CardPeerMemory final : public PeerMemory {
  public:
-  explicit CardPeerMemory(std::shared_ptr<Queues> queues) : queues_(std::move(queues)) {}
+  /// `bytes_per_second` as for PeerMemory.
+  CardPeerMemory(std::shared_ptr<Queues> queues, double bytes_per_second)
+      : PeerMemory(bytes_per_second),
+        queues_(std::move(queues)) {}
 
   Result<Arena> Allocate(size_t bytes) override;
   Result<std::shared_ptr<std::byte>> Open(std::span<const std::byte> handle) override;

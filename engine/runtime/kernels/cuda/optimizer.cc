@@ -10,9 +10,12 @@ bool Update(const at::Tensor& master,
             const at::Tensor& gradient,
             const at::Tensor& copy,
             const simd::AdamWFactors& factors) {
-  const at::Tensor all[] = {master, exp_avg, exp_avg_sq, gradient};
-  const at::Tensor copies[] = {copy};
-  if (master.scalar_type() != at::kFloat || !Fit(all, 4) || !Fit(copies, 1)) {
+  // Views of a part may begin anywhere. Another form would give other bits than other holders have.
+  const auto fits = [](const at::Tensor& tensor, at::ScalarType type) {
+    return tensor.is_cuda() && tensor.is_contiguous() && tensor.scalar_type() == type;
+  };
+  if (!fits(master, at::kFloat) || !fits(exp_avg, at::kFloat) || !fits(exp_avg_sq, at::kFloat) ||
+      !fits(gradient, at::kFloat) || (!fits(copy, at::kFloat) && !fits(copy, at::kBFloat16))) {
     return false;
   }
   const AdamWNumbers numbers{.clip = static_cast<float>(factors.clip),

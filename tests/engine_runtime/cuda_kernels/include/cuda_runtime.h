@@ -9,6 +9,7 @@
 #include <functional>
 
 #define __global__
+#define __launch_bounds__(threads)
 #define __device__
 #define __shared__ static  // One block runs at a time.
 #define threadIdx ::hosted::thread_index

@@ -215,7 +215,8 @@ void SumSquares(const T* values, int64_t count, double* sums, Stream stream);
 struct AdamWNumbers {
   float clip, decay, beta1, rest1, beta2, rest2, rate, root, epsilon;
 };
-/// One update of `count` elements; `copy`, of values, gets the new masters too, null: there is none.
+/// One update of `count` elements, whose memory may begin at any element; `copy`, of values, gets the
+/// new masters too, null: there is none.
 void AdamW(float* master,
            float* exp_avg,
            float* exp_avg_sq,

@@ -4,14 +4,14 @@ namespace heddle::runtime::cuda {
 namespace {
 
 template <typename T, int N>
-__global__ void Forward(const T* x,
-                        const float* weight,
-                        const float* bias,
-                        T* y,
-                        float* mean,
-                        float* rstd,
-                        int64_t dim,
-                        float epsilon) {
+__global__ void __launch_bounds__(kMaxThreads) Forward(const T* x,
+                                                       const float* weight,
+                                                       const float* bias,
+                                                       T* y,
+                                                       float* mean,
+                                                       float* rstd,
+                                                       int64_t dim,
+                                                       float epsilon) {
   const int64_t row = blockIdx.x;
   x += row * dim;
   y += row * dim;
@@ -49,13 +49,13 @@ __global__ void Forward(const T* x,
 }
 
 template <typename T, int N>
-__global__ void InputGradient(const T* dy,
-                              const T* x,
-                              const float* weight,
-                              const float* mean,
-                              const float* rstd,
-                              T* dx,
-                              int64_t dim) {
+__global__ void __launch_bounds__(kMaxThreads) InputGradient(const T* dy,
+                                                             const T* x,
+                                                             const float* weight,
+                                                             const float* mean,
+                                                             const float* rstd,
+                                                             T* dx,
+                                                             int64_t dim) {
   const int64_t row = blockIdx.x;
   dy += row * dim;
   x += row * dim;

@@ -1,3 +1,5 @@
+#include <initializer_list>
+
 #include "engine/runtime/kernels/cuda/code/pack.cuh"
 
 namespace heddle::runtime::cuda {
@@ -60,6 +62,16 @@ __global__ void Update(float* master,
   }
 }
 
+// True if all of the memory may be read in packs; the copy of T needs as much as a float at most.
+bool BeginsPacks(std::initializer_list<const void*> memory) {
+  for (const void* const begin : memory) {
+    if (reinterpret_cast<uintptr_t>(begin) % alignof(Pack<float, 4>) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 template <typename T>
 void UpdateAll(float* master,
                float* exp_avg,
@@ -70,7 +82,7 @@ void UpdateAll(float* master,
                const AdamWNumbers& numbers,
                Stream stream) {
   constexpr int kPack = 4;
-  if (count % kPack == 0) {
+  if (count % kPack == 0 && BeginsPacks({master, exp_avg, exp_avg_sq, gradient, copy})) {
     Update<T, kPack><<<BlocksFor(count, kThreads * kPack), kThreads, 0, stream>>>(
         master, exp_avg, exp_avg_sq, gradient, copy, count, numbers);
   } else {

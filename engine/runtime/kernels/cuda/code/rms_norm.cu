@@ -4,8 +4,8 @@ namespace heddle::runtime::cuda {
 namespace {
 
 template <typename T, int N>
-__global__ void Forward(
-    const T* x, const float* weight, T* y, float* rstd, int64_t dim, float epsilon) {
+__global__ void __launch_bounds__(kMaxThreads)
+    Forward(const T* x, const float* weight, T* y, float* rstd, int64_t dim, float epsilon) {
   const int64_t row = blockIdx.x;
   x += row * dim;
   y += row * dim;
@@ -34,7 +34,7 @@ __global__ void Forward(
 }
 
 template <typename T, int N>
-__global__ void InputGradient(
+__global__ void __launch_bounds__(kMaxThreads) InputGradient(
     const T* dy, const T* x, const float* weight, const float* rstd, T* dx, int64_t dim) {
   const int64_t row = blockIdx.x;
   dy += row * dim;
