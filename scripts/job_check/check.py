@@ -13,11 +13,11 @@ from harness import processes, wait_for
 PROCESSORS = ("p1", "p2", "p3")
 CARD = "card"
 LARGE = {"hidden": 256, "layers": 6, "heads": 4, "inner": 704, "vocabulary": 4096, "length": 64, "threads": None}
-SMALL = {"hidden": 64, "layers": 2, "heads": 4, "inner": 160, "vocabulary": 512, "length": 32, "threads": 1}
+SMALL = {"hidden": 128, "layers": 2, "heads": 4, "inner": 320, "vocabulary": 512, "length": 64, "threads": 1}
 SAMPLES = 8192
 PROBED = 8  # Microbatches of the plans that tell how fast a worker is.
 BATCHES = (16, 1024)  # The least and the largest global batch.
-SMALL_BATCHES = (12, 24)  # A fake card takes the longer the more is under way.
+SMALL_BATCH = 12  # A fake card takes the longer the more is under way.
 
 
 class Check:
@@ -38,8 +38,7 @@ class Check:
 
     def batch_near(self, microbatches):
         """The global batch that is nearest to this one."""
-        least, most = SMALL_BATCHES if self.small else BATCHES
-        return round(min(max(microbatches, least), most))
+        return SMALL_BATCH if self.small else round(min(max(microbatches, BATCHES[0]), BATCHES[1]))
 
     def run(self, part):
         """(what it says in one line, whether it passed)."""

@@ -10,8 +10,8 @@ NEWCOMER = CARD + "-2"
 WORKERS = (CARD, *PROCESSORS[:2])
 BEFORE, BETWEEN, AFTER = 8, 4, 15  # Steps before the kill, without a card, and with the new worker.
 STEP_SECONDS = 0.3  # That a step of the card alone, or of the processors alone, shall take at least.
-JOIN_SECONDS = 30  # For which the processors have steps, while the new worker starts.
-SMALL_SPEED = 0.2  # Of an emulated processor, which waits more than it computes.
+JOIN_SECONDS, SMALL_JOIN_SECONDS = 40, 6  # For which the processors have steps, while the new worker starts.
+SMALL_SPEED = 0.3  # Of an emulated processor, which waits more than it computes.
 
 
 def kill_and_join(check, run):
@@ -55,7 +55,7 @@ def kill(check):
     check.killed = False
     speed = check.speed(PROCESSORS[0]) * (SMALL_SPEED if check.small else 1)
     batch = check.batch_near(STEP_SECONDS * max(check.speed(CARD), 2 * speed))
-    steps = BEFORE + AFTER + round(JOIN_SECONDS * 2 * speed / batch)
+    steps = BEFORE + AFTER + round((SMALL_JOIN_SECONDS if check.small else JOIN_SECONDS) * 2 * speed / batch)
     entries = [check.entry(worker, speed=SMALL_SPEED if check.small and worker != CARD else None) for worker in WORKERS]
     job = check.job("kill", entries, batch, f"steps: {steps}\ncheckpoint: {{every: 20}}\n")
     run = check.start("kill", job, "elastic.drift=observe")  # Changes of plan would only take time, as they are replayed.
