@@ -35,10 +35,11 @@ def last_line(text):
 
 
 class Train:
-    """One `heddle train`."""
+    """One `heddle train`. Runs with the same `cache` share what was measured; without one, a run measures anew."""
 
-    def __init__(self, folder, job, overrides=()):
+    def __init__(self, folder, job, overrides=(), cache=None):
         self.folder = folder
+        self.cache = cache or folder + ".cache"
         self.command = [BINARY, "train", job, "--out", folder, "--quiet"]
         for override in overrides:
             self.command += ["--set", override]
@@ -50,7 +51,7 @@ class Train:
         self.log = open(self.folder + ".log", "w+", encoding="utf-8", errors="replace")
         try:
             self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL,
-                                            env={**os.environ, "HEDDLE_CACHE": self.folder + ".cache"})
+                                            env={**os.environ, "HEDDLE_CACHE": self.cache})
         except OSError as error:
             raise Failure(f"{BINARY}: {error.strerror}; build it, or name it in HEDDLE") from error
         return self
