@@ -41,12 +41,12 @@ std::byte* DataOf(const at::Tensor& tensor) {
 /// The values of `member` in memory that peers can open, once they are there.
 Result<PeerMemory::Arena> Put(Device& device, int member) {
   PeerMemory& peers = *device.peer_memory();
-  const at::Tensor value = OnDevice(device, ValuesOf(member));
-  HEDDLE_ASSIGN_OR_RETURN(auto arena, peers.Allocate(value.nbytes()));
-  const auto kept = std::make_shared<at::Tensor>(value);
+  const Copied values = device.Upload(ValuesOf(member));
+  const size_t bytes = values.tensor.nbytes();
+  HEDDLE_ASSIGN_OR_RETURN(auto arena, peers.Allocate(bytes));
   const Mark mark = peers.Copy(
-      device.Computed(),
-      {{.from = DataOf(value), .to = arena.memory.get(), .bytes = value.nbytes()}}, kept);
+      values.mark, {{.from = DataOf(values.tensor), .to = arena.memory.get(), .bytes = bytes}},
+      std::make_shared<at::Tensor>(values.tensor));
   HEDDLE_RETURN_IF_ERROR(mark.Wait(After(kPatience)));
   return arena;
 }
