@@ -202,7 +202,7 @@ Result<OperatorReport> ReportOperators(const job::JobConfig& job,
   HEDDLE_ASSIGN_OR_RETURN(const graph::Graph exact, graph::BuildTrainingGraph(job.model, options));
   runtime::SetThreads(threads);
   HEDDLE_ASSIGN_OR_RETURN(std::vector<OperatorRun> runs,
-                          runtime::RunOperators(graph, exact, job.model.vocab_size, *opened));
+                          runtime::RunOperators(graph, &exact, job.model.vocab_size, *opened));
   return OperatorReport{
       .kind = TextOf(opened->arithmetic()), .job = job.name, .runs = std::move(runs)};
 }

@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -25,11 +26,12 @@ constexpr int kMaxRuns = 100;
 constexpr Duration kEnough = std::chrono::milliseconds(40);  // Of one node's runs, on average.
 constexpr Duration kBudget = std::chrono::seconds(5);        // Nothing is repeated after it.
 
-// The device, until when pieces of work are repeated, and who hears of it.
+// The device, who hears of its runs, and until when they are repeated, which begins with the first
+// one that counts.
 struct Bench {
   Device& device;
-  Deadline deadline;
   Progress& progress;
+  std::optional<Deadline> deadline = {};
 };
 
 double Median(std::vector<double> values) {
@@ -39,10 +41,24 @@ double Median(std::vector<double> values) {
 
 using Pieces = std::vector<std::function<void()>>;
 
+/// Runs all pieces for the first time. A card loads code and makes plans then, and may wait for all
+/// that it was given before: it must not be held back, as Device::Measure does.
+Status WarmUp(Bench& bench, const Pieces& pieces) {
+  for (const auto& work : pieces) {
+    bench.device.Prepare(work);
+    bench.progress.Note();
+  }
+  return bench.device.Drain(After(kLongestWait));
+}
+
 /// Runs every piece of work once to warm up, then all of them in turn until they have run often
 /// enough: one that is repeated on its own would find its operands in the nearest cache, which in
 /// a step it does not. Returns the median duration of each on the device.
 Result<std::vector<double>> MedianSeconds(Bench& bench, const Pieces& pieces) {
+  HEDDLE_RETURN_IF_ERROR(WarmUp(bench, pieces));
+  if (!bench.deadline.has_value()) {
+    bench.deadline = After(kBudget);
+  }
   Pieces noted;
   for (const auto& work : pieces) {
     noted.emplace_back([&progress = bench.progress, work] {
@@ -50,12 +66,11 @@ Result<std::vector<double>> MedianSeconds(Bench& bench, const Pieces& pieces) {
       progress.Note();
     });
   }
-  HEDDLE_RETURN_IF_ERROR(bench.device.Measure(noted).status());
   std::vector<std::vector<double>> seconds(pieces.size());
   const Duration enough = kEnough * static_cast<int>(pieces.size());
   Duration spent{};
   for (int run = 0;
-       run < kFewestRuns || (run < kMaxRuns && spent < enough && Now() < bench.deadline); ++run) {
+       run < kFewestRuns || (run < kMaxRuns && spent < enough && Now() < *bench.deadline); ++run) {
     HEDDLE_ASSIGN_OR_RETURN(const std::vector<Duration> durations, bench.device.Measure(noted));
     for (size_t i = 0; i < pieces.size(); ++i) {
       spent += durations[i];
@@ -211,8 +226,7 @@ Result<int64_t> ScratchBytes(const Samples& samples, Bench& bench) {
   for (const auto& sample : samples) {
     const int64_t before = device.memory_in_use();
     device.ForgetPeak();
-    HEDDLE_RETURN_IF_ERROR(device.Measure({[sample] { sample->Run(); }}).status());
-    bench.progress.Note();
+    HEDDLE_RETURN_IF_ERROR(WarmUp(bench, {[sample] { sample->Run(); }}));
     int64_t results = 0;
     for (const at::Tensor& output : sample->outputs) {
       results += static_cast<int64_t>(output.nbytes());
@@ -258,7 +272,7 @@ Result<program::WorkerProfile> MeasureProfile(const program::ProfiledWork& work,
                                               Device& device,
                                               Progress& progress) {
   const c10::InferenceMode inference;
-  Bench bench{.device = device, .deadline = After(kBudget), .progress = progress};
+  Bench bench{.device = device, .progress = progress};
   Result<program::WorkerProfile> profile = InternalError("nothing was measured");
   try {
     profile = Measure(work, bench);

@@ -77,6 +77,9 @@ class Worker {
   Status Run(const std::vector<comm::GroupMember>& members) {
     SetThreads(1);
     device_ = options_.make_device(program_.rank);
+    if (device_ == nullptr) {
+      return FailedPreconditionError("worker {} has no device", member_.name);
+    }
     HEDDLE_ASSIGN_OR_RETURN(
         const auto group,
         endpoint_->Connect(
@@ -122,10 +125,11 @@ class Worker {
                        .device = device_.get(),
                        .read_sample = ReadRandomSample,
                        .seed = kSeed,
-                       .microbatches = kMicrobatches});
+                       .microbatches = options_.microbatches});
     for (int64_t step = 1; step <= options_.steps; ++step) {
       const Time begun = Now();
-      HEDDLE_RETURN_IF_ERROR(executor.ComputeGradients(step, (step - 1) * kMicrobatches * 2));
+      HEDDLE_RETURN_IF_ERROR(
+          executor.ComputeGradients(step, (step - 1) * options_.microbatches * 2));
       HEDDLE_ASSIGN_OR_RETURN(const VoteOutcome outcome, executor.Vote(step));
       executor.Apply(step, outcome.gradient_norm, 3e-3);
       losses_.push_back(outcome.loss);
@@ -306,7 +310,9 @@ Trained Train(const std::vector<WorkerPart>& parts, const TrainingOptions& optio
       trained.status = statuses[rank];
     }
     trained.device_sums += workers[rank]->device_sums_;
-    options.look_at(*workers[rank]->device_);
+    if (workers[rank]->device_ != nullptr) {
+      options.look_at(*workers[rank]->device_);
+    }
   }
   if (trained.status.ok()) {
     trained.status = Assemble(*parts[0].graph, workers, trained);

@@ -33,13 +33,14 @@ std::vector<std::pair<std::string, program::Plan>> UnlikePlans();
 
 struct TrainingOptions {
   int64_t steps = 1;
-  bool shm = true;     ///< Through shared memory, else TCP.
+  int microbatches = kMicrobatches;  ///< Of a step; those of the plan.
+  bool shm = true;                   ///< Through shared memory, else TCP.
   bool slabs = false;  ///< Messages and sums in memory that workers share (SharedTensors).
   /// Messages in the devices' own memory (DeviceTensors), over the transport "placing".
   bool direct = false;
   /// Called on each worker's thread when the workers have agreed on that.
   std::function<void(int rank)> after_trial = [](int /*rank*/) {};
-  /// Of the worker of a rank; called on its thread.
+  /// Of the worker of a rank; called on its thread. Null: there is none, and the run fails.
   std::function<std::unique_ptr<Device>(int rank)> make_device;
   /// Called with each worker's device after its last step, before its weights are read.
   std::function<void(Device& device)> after_steps = [](Device& /*device*/) {};

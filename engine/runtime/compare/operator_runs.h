@@ -36,12 +36,14 @@ struct OperatorRun {
 
 /// Runs each distinct node of `graph` (by NodeSignature) once on `device`, with random operands.
 /// `exact` is the graph of the same job in fp64, whose nodes run on the host in libtorch's plain
-/// operations, on the very values of the operands. Operands depend on the signature alone, so they
-/// are alike on every machine: normal numbers, and token ids below `vocabulary`. Needs the memory
-/// of one node's operands in both types. Errors: kInternal when a kernel fails, the device's.
-/// Thread: the one that computes on the device; no other kernel may run meanwhile.
+/// operations, on the very values of the operands; null: nothing is compared, and errors, slope and
+/// samples of the outputs stay as they are in an OperatorRun without a run. Operands depend on the
+/// signature alone, so they are alike on every machine: normal numbers, and token ids below
+/// `vocabulary`. Needs the memory of one node's operands in both types. Errors: kInternal when a
+/// kernel fails, the device's. Thread: the one that computes on the device; no other kernel may run
+/// meanwhile.
 Result<std::vector<OperatorRun>> RunOperators(const graph::Graph& graph,
-                                              const graph::Graph& exact,
+                                              const graph::Graph* exact,
                                               int64_t vocabulary,
                                               Device& device);
 

@@ -1,9 +1,12 @@
 #include "tests/engine_runtime/device/check.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -21,6 +24,12 @@ std::string Variable(const char* name, const char* otherwise) {
   return value == nullptr ? otherwise : value;
 }
 
+// At once: what is still in a buffer is lost when the script ends a program that hangs.
+void Print(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 std::string CheckedName() {
@@ -36,7 +45,16 @@ Result<std::unique_ptr<Device>> OpenChecked() {
     return std::unique_ptr<Device>(
         std::make_unique<FakeDevice>(FakeOptions{.memory_bytes = size_t{1} << 30}));
   }
-  return OpenDevice(CheckedName(), {});
+  auto device = OpenDevice(CheckedName(), {});
+  if (!device.ok()) {
+    Print("cannot: " + device.status().ToString());
+  }
+  return device;
+}
+
+std::unique_ptr<Device> DeviceOfRank(int /*rank*/) {
+  auto device = OpenChecked();
+  return device.ok() ? *std::move(device) : nullptr;
 }
 
 InQueue CheckedQueue() {
@@ -79,6 +97,15 @@ at::Tensor OnHost(Device& device, const at::Tensor& value) {
   const Copied copied = device.Download(value);
   EXPECT_TRUE(copied.mark.Wait(After(kPatience)).ok());
   return copied.tensor.clone();
+}
+
+double Median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+void Say(const std::string& text) {
+  Print("says: " + text);
 }
 
 void Note(const std::string& what, nlohmann::json figures) {

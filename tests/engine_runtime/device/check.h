@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <nlohmann/json_fwd.hpp>
@@ -19,8 +20,10 @@ namespace heddle::runtime::testing {
 /// "cpu", "fake" (tests/support/device) or a card, by HEDDLE_CHECK_DEVICE; else cpu.
 std::string CheckedName();
 bool ChecksCard();
-/// Opens it.
+/// Opens it. After an error it also prints a line "cannot: …", which scripts/device-check shows.
 Result<std::unique_ptr<Device>> OpenChecked();
+/// The same as TrainingOptions::make_device.
+std::unique_ptr<Device> DeviceOfRank(int rank);
 /// What has a function run within the device's queue.
 InQueue CheckedQueue();
 /// The size that belongs to what is checked: `small` on the processor, `large` on a card.
@@ -34,6 +37,11 @@ constexpr Duration kPatience = std::chrono::minutes(2);
 at::Tensor OnDevice(Device& device, const at::Tensor& host);
 at::Tensor OnHost(Device& device, const at::Tensor& value);
 
+/// The value in the middle, which is one of them. Precondition: there are some.
+double Median(std::vector<double> values);
+
+/// Prints a line for people, which scripts/device-check shows.
+void Say(const std::string& text);
 /// Adds a line to the file that HEDDLE_CHECK_OUT names, at once, so that a run that is cut off
 /// leaves what it had; without a name it is dropped.
 void Note(const std::string& what, nlohmann::json figures);

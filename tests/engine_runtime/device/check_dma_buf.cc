@@ -1,7 +1,6 @@
 /// \file
 /// Goal: whether the card's memory can be exported to RDMA devices, and why not.
 #include <cstdint>
-#include <cstdio>
 #include <string>
 
 #include <dlfcn.h>
@@ -46,14 +45,15 @@ TEST(DeviceCheckDmaBuf, ADriverThatOffersToExportMemoryDoesSo) {
     GTEST_SKIP() << "no card";
   }
   const machine::Cards cards = machine::FindCards({.cuda = "libcuda.so.1"});
-  const std::string why_not = cards.list.at(static_cast<size_t>(name->index)).no_dma_buf;
   auto device = OpenChecked();
   ASSERT_TRUE(device.ok()) << device.status().ToString();
+  ASSERT_LT(static_cast<size_t>(name->index), cards.list.size()) << cards.fault;
+  const std::string why_not = cards.list[static_cast<size_t>(name->index)].no_dma_buf;
   const at::Tensor value = (*device)->Empty(
       {.dtype = DType::kI32, .shape = {int64_t{2 * kAlignment / sizeof(int32_t)}}});
   const std::string failure = Export(value);
-  std::printf("says: dma-buf: %s\n", (why_not.empty() ? "offered" : why_not).c_str());
-  std::printf("says: exporting 2 MiB: %s\n", (failure.empty() ? "done" : failure).c_str());
+  Say("dma-buf: " + (why_not.empty() ? "offered" : why_not));
+  Say("exporting 2 MiB: " + (failure.empty() ? "done" : failure));
   Note("dma_buf", {{"why_not", why_not}, {"export_failure", failure}});
   EXPECT_TRUE(!why_not.empty() || failure.empty());
 }

@@ -39,27 +39,27 @@ std::byte* DataOf(const at::Tensor& tensor) {
 }
 
 /// The values of `member` in memory that peers can open, once they are there.
-PeerMemory::Arena Put(Device& device, int member) {
+Result<PeerMemory::Arena> Put(Device& device, int member) {
   PeerMemory& peers = *device.peer_memory();
-  const at::Tensor value = OnDevice(device, ValuesOf(member));
-  auto arena = peers.Allocate(value.nbytes());
-  EXPECT_TRUE(arena.ok()) << arena.status().ToString();
-  const auto kept = std::make_shared<at::Tensor>(value);
+  const Copied values = device.Upload(ValuesOf(member));
+  const size_t bytes = values.tensor.nbytes();
+  HEDDLE_ASSIGN_OR_RETURN(auto arena, peers.Allocate(bytes));
   const Mark mark = peers.Copy(
-      device.Computed(),
-      {{.from = DataOf(value), .to = arena->memory.get(), .bytes = value.nbytes()}}, kept);
-  EXPECT_TRUE(mark.Wait(After(kPatience)).ok());
-  return *arena;
+      values.mark, {{.from = DataOf(values.tensor), .to = arena.memory.get(), .bytes = bytes}},
+      std::make_shared<at::Tensor>(values.tensor));
+  HEDDLE_RETURN_IF_ERROR(mark.Wait(After(kPatience)));
+  return arena;
 }
 
 /// Adds the values of members 0 and 1, of which the other's are `handle`, on `device`.
 void ExpectSum(Device& device, std::span<const std::byte> handle, const std::string& what) {
   PeerMemory& peers = *device.peer_memory();
-  const PeerMemory::Arena own = Put(device, 0);
+  const auto own = Put(device, 0);
+  ASSERT_TRUE(own.ok()) << own.status().ToString();
   const auto other = peers.Open(handle);
   ASSERT_TRUE(other.ok()) << other.status().ToString();
   const at::Tensor sum = device.Empty({.dtype = DType::kF32, .shape = {Elements()}});
-  const PeerMemory::Addition addition{.addends = {own.memory.get(), other->get()},
+  const PeerMemory::Addition addition{.addends = {own->memory.get(), other->get()},
                                       .additions = {0, 1},
                                       .sum = DataOf(sum),
                                       .elements = Elements()};
@@ -75,12 +75,14 @@ void ExpectSum(Device& device, std::span<const std::byte> handle, const std::str
 TEST(DeviceCheckPeers, AddsWhatAnotherDeviceHas) {
   auto one = OpenChecked();
   auto other = OpenChecked();
-  ASSERT_TRUE(one.ok() && other.ok());
+  ASSERT_TRUE(one.ok()) << one.status().ToString();
+  ASSERT_TRUE(other.ok()) << other.status().ToString();
   if ((*one)->peer_memory() == nullptr) {
     GTEST_SKIP() << "the device has no memory for peers";
   }
-  const PeerMemory::Arena arena = Put(**other, 1);
-  ExpectSum(**one, arena.handle, "peers of one process");
+  const auto arena = Put(**other, 1);
+  ASSERT_TRUE(arena.ok()) << arena.status().ToString();
+  ExpectSum(**one, arena->handle, "peers of one process");
 }
 
 // Run by the test below, in a process of its own.
@@ -89,8 +91,9 @@ TEST(DeviceCheckPeers, DISABLED_TheOther) {
   ASSERT_NE(folder, nullptr);
   auto device = OpenChecked();
   ASSERT_TRUE(device.ok()) << device.status().ToString();
-  const PeerMemory::Arena arena = Put(**device, 1);
-  const std::string text(reinterpret_cast<const char*>(arena.handle.data()), arena.handle.size());
+  const auto arena = Put(**device, 1);
+  ASSERT_TRUE(arena.ok()) << arena.status().ToString();
+  const std::string text(reinterpret_cast<const char*>(arena->handle.data()), arena->handle.size());
   ASSERT_TRUE(WriteFileAtomically(std::string(folder) + "/handle", text).ok());
   EXPECT_TRUE(heddle::testing::Eventually(
       [&] { return std::filesystem::exists(std::string(folder) + "/done"); }));
@@ -111,14 +114,22 @@ TEST(DeviceCheckPeers, AddsWhatAnotherProcessHas) {
   char* const arguments[] = {program.data(), filter.data(), disabled.data(), nullptr};
   pid_t other = 0;
   ASSERT_EQ(::posix_spawn(&other, program.c_str(), nullptr, nullptr, arguments, environ), 0);
-  EXPECT_TRUE(
-      heddle::testing::Eventually([&] { return std::filesystem::exists(folder + "/handle"); }));
+  int status = 0;
+  bool ended = false;
+  EXPECT_TRUE(heddle::testing::Eventually([&] {
+    ended = ended || ::waitpid(other, &status, WNOHANG) == other;
+    return ended || std::filesystem::exists(folder + "/handle");
+  })) << "the other process put nothing";
   if (const auto handle = ReadFile(folder + "/handle", 1 << 10); handle.ok()) {
     ExpectSum(**device, AsBytes(*handle), "peers of two processes");
+  } else {
+    ADD_FAILURE() << "the other process gave no handle";
   }
   EXPECT_TRUE(WriteFileAtomically(folder + "/done", "").ok());
-  int status = 0;
-  EXPECT_EQ(::waitpid(other, &status, 0), other);
+  EXPECT_TRUE(heddle::testing::Eventually([&] {
+    ended = ended || ::waitpid(other, &status, WNOHANG) == other;
+    return ended;
+  })) << "the other process does not end";
   EXPECT_EQ(status, 0);
   std::filesystem::remove_all(folder);
 }

@@ -3,6 +3,12 @@
 /// it changes nothing of the device.
 #include "engine/runtime/profiler.h"
 
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,6 +57,62 @@ TEST(ProfilerTest, EveryNodeAndRateIsMeasuredOnEachDevice) {
       EXPECT_EQ(device->clock().TakeBusy(), Duration{}) << "the first step would count it";
     }
   }
+}
+
+/// The processor; it sees whether works run for the first time while they are measured.
+class WatchedDevice final : public Device {
+ public:
+  explicit WatchedDevice(const Progress& runs) : Device(DeviceOptions{}), runs_(runs) {}
+
+  Arithmetic arithmetic() const override { return own_.arithmetic(); }
+  bool is_host() const override { return true; }
+  at::Tensor Empty(const graph::TensorType& type) override { return own_.Empty(type); }
+  at::Tensor HostBuffer(const graph::TensorType& type) override { return own_.HostBuffer(type); }
+  Outputs Compute(std::function<Outputs()> work, const OutputTypes& types) override {
+    return own_.Compute(std::move(work), types);
+  }
+  void Update(std::function<void()> work) override { own_.Update(std::move(work)); }
+  void Prepare(std::function<void()> work) override { own_.Prepare(std::move(work)); }
+  Result<std::vector<Duration>> Measure(const std::vector<std::function<void()>>& works) override {
+    if (works.size() != measured_) {  // Not those of the last call once more.
+      EXPECT_GE(runs_.count() - counted_, static_cast<int64_t>(works.size()));
+      measured_ = works.size();
+    }
+    auto durations = own_.Measure(works);
+    counted_ = runs_.count();
+    return durations;
+  }
+  Copied Upload(at::Tensor host) override { return own_.Upload(std::move(host)); }
+  Copied Download(at::Tensor value) override { return own_.Download(std::move(value)); }
+  Mark DownloadInto(at::Tensor value, at::Tensor host) override {
+    return own_.DownloadInto(std::move(value), std::move(host));
+  }
+  Result<std::shared_ptr<void>> RegisterHost(std::span<std::byte> memory) override {
+    return own_.RegisterHost(memory);
+  }
+  void Await(const Mark& mark) override { own_.Await(mark); }
+  Status Drain(Deadline deadline) override { return own_.Drain(deadline); }
+  int64_t memory_in_use() const override { return own_.memory_in_use(); }
+  int64_t memory_peak() const override { return own_.memory_peak(); }
+  void ForgetPeak() override { own_.ForgetPeak(); }
+
+  size_t measured() const { return measured_; }
+
+ private:
+  CpuDevice own_;
+  const Progress& runs_;
+  int64_t counted_ = 0;  ///< Runs by the end of the last measurement.
+  size_t measured_ = 0;  ///< Works of the last one.
+};
+
+// A card that is held back while it measures may have to load code at the first run of a kernel, and
+// then waits for as long as it is held back.
+TEST(ProfilerTest, NothingRunsForTheFirstTimeWhileItIsMeasured) {
+  const graph::Graph graph = SmallModel(graph::ModelFamily::kLlama, DType::kBF16, 0);
+  Progress progress;
+  WatchedDevice device(progress);
+  ASSERT_TRUE(MeasureProfile(*program::WorkOf(graph), device, progress).ok());
+  EXPECT_EQ(device.measured(), 1) << "an addition was measured last";
 }
 
 TEST(ProfilerTest, AnEmulatedProcessorTakesAsMuchLonger) {
