@@ -3,13 +3,15 @@
 over_eager, over_compile   tokens/s of `heddle train` with one worker over those of the peer
 predicted_over_measured    step seconds that the plan predicts over the median of the measured ones
 prediction_error           measured over predicted step time, less 1
-peak_less_predicted        GB of the card that tensors took at most, less the plan's and the most that a kernel takes beside
+peak_less_predicted        GB of the card that tensors took at most, less those of the plan and the most that a kernel
+                           takes beside
 
 Environment: HEDDLE_CARD          the worker's device (default: cuda:0); `cpu` tries the task itself, with tiny models
              HEDDLE_CARD_SECONDS  the longest that one run may take with its start; what it measured until then counts
              HEDDLE_CARD_LIMIT    the longest that all runs together may take (default: 280 with --quick, else no limit)
 Each run's figures are a line of JSON as soon as it has ended: in FILE.runs with --json FILE, else in the runs' folder.
-Exit status 1: a run of Heddle failed, or an implementation that a case needs has no figures, for want of time or of a peer.
+Exit status 1: a run of Heddle failed, or an implementation that a case needs has no figures, for want of time or of a
+peer.
 """
 import array
 import http.client
@@ -36,7 +38,8 @@ CASES = {"134M": (SMALL, 1, 60, True), "1.1B": (LARGE, 1, 25, True), "1.1B-4": (
 TINY_CASES = {"tiny": (TINY, 1, 30, True), "tiny-4": (TINY, 4, 30, True)}
 PEERS = {"pytorch-eager": "eager", "pytorch-compile": "compile"}
 # By case: the least of a metric. The tiny cases have none, and need no peer.
-GOALS = {"134M": {"over_compile": 1.05}, "1.1B": {"over_eager": 1.15, "over_compile": 1.0}, "1.1B-4": {"over_compile": 0.95}}
+GOALS = {"134M": {"over_compile": 1.05}, "1.1B": {"over_eager": 1.15, "over_compile": 1.0},
+         "1.1B-4": {"over_compile": 0.95}}
 # The most of a metric, whatever its sign, on a card.
 BOUNDS = {"prediction_error": 0.05, "peak_less_predicted": 1.0}
 WINDOW = 5  # Steps between two waits of a peer; as many first steps are left out.
@@ -106,7 +109,8 @@ checkpoint: {{last: false}}
 
     def run_ours(self, seconds):
         begun = time.time()
-        run = Train(os.path.join(self.folder, f"heddle-{len(self.runs.get('heddle', []))}"), self.job(), cache=self.cache).start()
+        folder = os.path.join(self.folder, f"heddle-{len(self.runs.get('heddle', []))}")
+        run = Train(folder, self.job(), cache=self.cache).start()
         deadline, metrics, cut = time.monotonic() + seconds, {}, False
         try:
             while run.process.poll() is None and not cut:
@@ -246,7 +250,8 @@ checkpoint: {{last: false}}
 
     def missing(self):
         """The implementations without figures that the case needs."""
-        needed = {"heddle"} | {label for label, mode in PEERS.items() if f"over_{mode}" in GOALS.get(self.name, {})} | self.late
+        goals = GOALS.get(self.name, {})
+        needed = {"heddle"} | {label for label, mode in PEERS.items() if f"over_{mode}" in goals} | self.late
         return sorted(label for label in needed if label not in self.runs)
 
 

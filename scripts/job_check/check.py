@@ -42,14 +42,15 @@ class Check:
 
     def run(self, part):
         """(what it says in one line, whether it passed)."""
-        from job_check import checkpoints, losses, shares  # pylint: disable=import-outside-toplevel  # They import this.
-        return {"shares": shares.run, "kill": losses.kill, "replay": losses.replay, "checkpoint": checkpoints.run}[part](self)
+        from job_check import checkpoints, losses, shares  # They import this.
+        parts = {"shares": shares.run, "kill": losses.kill, "replay": losses.replay, "checkpoint": checkpoints.run}
+        return parts[part](self)
 
     def note(self, what, **figures):
         """Adds a line to the figures."""
         with open(self.figures, "a", encoding="utf-8") as out:
-            out.write(json.dumps({"time": round(time.time(), 3), "what": what, "device": self.device, "small": self.small,
-                                  **figures}) + "\n")
+            line = {"time": round(time.time(), 3), "what": what, "device": self.device, "small": self.small}
+            out.write(json.dumps({**line, **figures}) + "\n")
 
     def entry(self, name, device=None, speed=None):
         """A worker of a job file: by its name it is on the card or on a processor."""
@@ -87,9 +88,10 @@ elastic: {{lease: 5s}}
     def worker(self, run, name):
         """A worker that joins the run."""
         with open(run.folder + ".err", "ab") as log:
-            process = subprocess.Popen([harness.HEDDLE, "worker", "--coordinator", run.job()["coordinator"], "--name", name,
-                                        "--device", self.device if name.startswith(CARD) else "cpu"], stdout=log,
-                                       stderr=log, stdin=subprocess.DEVNULL, preexec_fn=processes.tied())
+            command = [harness.HEDDLE, "worker", "--coordinator", run.job()["coordinator"], "--name", name,
+                       "--device", self.device if name.startswith(CARD) else "cpu"]
+            process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                       preexec_fn=processes.tied())
         self.started.append(process)
         return process
 
@@ -105,8 +107,9 @@ elastic: {{lease: 5s}}
     def heddle(self, *words, codes=(0,)):
         """(exit code, standard output) of a command; the code must be one of `codes`."""
         done = harness.heddle(*words)
-        assert done.returncode in codes, f"heddle {' '.join(words[:2])}: exit code {done.returncode}: {last_line(done.stderr)}"
-        return done.returncode, done.stdout
+        code = done.returncode
+        assert code in codes, f"heddle {' '.join(words[:2])}: exit code {code}: {last_line(done.stderr)}"
+        return code, done.stdout
 
     def speed(self, name):
         """Microbatches a second that the planner expects of the worker alone with the whole model."""

@@ -10,6 +10,7 @@ WARM = 2
 ALONE_STEPS = 6
 REPETITIONS = 2
 WORKERS = (CARD, *PROCESSORS)
+ENDLESS = "steps: 100000\ncheckpoint: {last: false}\n"
 
 
 def rate(steps):
@@ -21,7 +22,7 @@ def together(check, name, batch):
     """(tokens/s, predicted step, measured step, microbatches by worker) of the newest plan."""
     # A test's machine has fewer cores than workers: what it measures would change the plan again and again.
     drift = "elastic.drift=observe" if check.small else "elastic.drift=act"
-    run = check.start(name, check.job(name, [check.entry(worker) for worker in WORKERS], batch, "steps: 100000\ncheckpoint: {last: false}\n"), drift)
+    run = check.start(name, check.job(name, [check.entry(worker) for worker in WORKERS], batch, ENDLESS), drift)
 
     def steady():
         plans = run.events("plan")
@@ -35,14 +36,13 @@ def together(check, name, batch):
 
 
 def alone(check, number, seconds):
-    """By worker, tokens/s of a job of its own, while all of them train. Batches are in proportion to speeds, so that all
-    steps take about as long."""
+    """By worker, tokens/s of a job of its own, while all of them train. Batches are in proportion to speeds, so that
+    all steps take about as long."""
     runs = {}
     for worker in WORKERS:
         batch = max(1, round(seconds * check.speed(worker)))
         name = f"shares-{number}-{worker}"
-        runs[worker] = check.start(name, check.job(name, [check.entry(worker)], batch,
-                                                   "steps: 100000\ncheckpoint: {last: false}\n"))
+        runs[worker] = check.start(name, check.job(name, [check.entry(worker)], batch, ENDLESS))
 
     def common():
         steps = {worker: counted_steps(run)[1:] for worker, run in runs.items()}
@@ -50,7 +50,8 @@ def alone(check, number, seconds):
             return None
         first = max(events[0]["time"] for events in steps.values())
         last = min(events[-1]["time"] for events in steps.values())
-        steps = {worker: [event for event in events if first <= event["time"] <= last] for worker, events in steps.items()}
+        steps = {worker: [event for event in events if first <= event["time"] <= last]
+                 for worker, events in steps.items()}
         return steps if all(len(events) > ALONE_STEPS for events in steps.values()) else None
     for worker, run in runs.items():
         wait_while_running(run, f"a step of {worker} alone", lambda run=run: run.events("step"))

@@ -21,7 +21,7 @@ REFUSALS = [
     ("cuda", {}, "device 'cuda': this machine has no NVIDIA card"),
     ("cuda:7", {"CARDS": L4}, "device 'cuda:7': this machine has 1 NVIDIA card, cuda:0;"),
     ("cuda", {"CARDS": "NVIDIA L4,23034,100"}, "0.1 GiB of its 22.5 GiB of memory are free"),
-    ("cuda", {"CARDS": L4, "DRIVER": "470.256.02"}, "driver 470.256.02 is older than 525"),
+    ("cuda", {"CARDS": L4, "DRIVER": "470.256.02"}, f"driver 470.256.02 is older than {580 if HAS_CUDA else 525}"),
     ("cuda", {"CARDS": L4, "INIT": "18"}, "does not answer: Driver/library version mismatch"),
     ("cuda", {"CARDS": L4, "HANG": "init"}, "nothing came from libnvidia-ml.so.1 within 1 s"),
     ("cuda:0", {"CARDS": L4, "HANG": "load"}, "does not answer: nothing came from libnvidia-ml.so.1 within 1 s"),
@@ -62,10 +62,15 @@ def what_is_shown():
     first, second = shown["cards"]
     assert first == {"device": "cuda:0", "name": "NVIDIA L4", "uuid": "GPU-1", "memory_bytes": 23034 << 20,
                      "free_bytes": 22500 << 20, "usable": HAS_CUDA, "reason": "" if HAS_CUDA else NO_CUDA,
-                     "dma_buf": False, "dma_buf_reason": "libcuda.so.1 is missing", "parts": []}, first
+                     "peer_bytes_per_second": 0, "dma_buf": False, "dma_buf_reason": "libcuda.so.1 is missing", "parts": []}, first
     assert not second["usable"] and "GPU is lost" in second["reason"], second
     auto = "cuda:0" if HAS_CUDA else "cpu"
     assert shown["driver"] == "580.65.06" and shown["auto"] == auto and shown["cards_reason"] == "", shown
+    linked = {"CARDS": f"{L4};{L4}", "PEERS": "nvlink 18 6;bus 4 16"}
+    rates = [card["peer_bytes_per_second"] for card in json.loads(run("devices", "--json", there=linked).stdout)["cards"]]
+    assert rates == [450_000_000_000, 31_504_000_000], rates
+    if HAS_CUDA:
+        assert "; reads the other cards at 450 GB/s; " in run("devices", there=linked).stdout
     divided = {"CARDS": "NVIDIA H100,81559,81000|NVIDIA H100 MIG 3g.40gb,40448,40000"}
     [card] = json.loads(run("devices", "--json", there=divided).stdout)["cards"]
     assert card["parts"] == [{"name": "NVIDIA H100 MIG 3g.40gb", "uuid": "MIG-101", "memory_bytes": 40448 << 20,

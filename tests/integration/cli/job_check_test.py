@@ -1,5 +1,5 @@
-"""scripts/job-check on a fake card (tests/support/card) and on processors alone: all parts pass, each with its figures; a
-part that is not done in time fails, and leaves no process.
+"""scripts/job-check on a fake card (tests/support/card) and on processors alone: all parts pass, each with its figures;
+a part that is not done in time fails, and leaves no process.
 Usage: job_check_test.py HEDDLE HEDDLE_ON_FAKE_CARDS FOLDER_OF_NVML"""
 import json
 import os
