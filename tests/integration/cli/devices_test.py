@@ -62,12 +62,14 @@ def what_is_shown():
     first, second = shown["cards"]
     assert first == {"device": "cuda:0", "name": "NVIDIA L4", "uuid": "GPU-1", "memory_bytes": 23034 << 20,
                      "free_bytes": 22500 << 20, "usable": HAS_CUDA, "reason": "" if HAS_CUDA else NO_CUDA,
-                     "peer_bytes_per_second": 0, "dma_buf": False, "dma_buf_reason": "libcuda.so.1 is missing", "parts": []}, first
+                     "peer_bytes_per_second": 0, "dma_buf": False, "dma_buf_reason": "libcuda.so.1 is missing",
+                     "parts": []}, first
     assert not second["usable"] and "GPU is lost" in second["reason"], second
     auto = "cuda:0" if HAS_CUDA else "cpu"
     assert shown["driver"] == "580.65.06" and shown["auto"] == auto and shown["cards_reason"] == "", shown
     linked = {"CARDS": f"{L4};{L4}", "PEERS": "nvlink 18 6;bus 4 16"}
-    rates = [card["peer_bytes_per_second"] for card in json.loads(run("devices", "--json", there=linked).stdout)["cards"]]
+    shown = json.loads(run("devices", "--json", there=linked).stdout)
+    rates = [card["peer_bytes_per_second"] for card in shown["cards"]]
     assert rates == [450_000_000_000, 31_504_000_000], rates
     if HAS_CUDA:
         assert "; reads the other cards at 450 GB/s; " in run("devices", there=linked).stdout
