@@ -99,6 +99,16 @@ at::Tensor OnHost(Device& device, const at::Tensor& value) {
   return copied.tensor.clone();
 }
 
+Result<std::unique_ptr<SharedSlab>> SharedSlab::Create(size_t bytes) {
+  auto slab = std::make_unique<SharedSlab>();
+  HEDDLE_ASSIGN_OR_RETURN(
+      slab->endpoint_,
+      comm::Endpoint::Create(
+          {.config = {.worker = "a", .job = "job", .secret = "s"}, .metrics = &slab->registry_}));
+  HEDDLE_ASSIGN_OR_RETURN(slab->buffer_, slab->endpoint_->AllocateShared(bytes));
+  return slab;
+}
+
 double Median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];

@@ -2,8 +2,10 @@
 /// The device that the check of a device is about, and where its figures go.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,7 +14,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "comm/communicator.h"
 #include "engine/runtime/device/device.h"
+#include "metrics/registry.h"
 #include "tests/support/device/contract.h"
 
 namespace heddle::runtime::testing {
@@ -36,6 +40,19 @@ constexpr Duration kPatience = std::chrono::minutes(2);
 /// Copies of a value on the device, and in the host's memory.
 at::Tensor OnDevice(Device& device, const at::Tensor& host);
 at::Tensor OnHost(Device& device, const at::Tensor& value);
+
+/// Memory that workers of a host share, as messages are in.
+class SharedSlab {
+ public:
+  /// Errors: those of comm::Endpoint.
+  static Result<std::unique_ptr<SharedSlab>> Create(size_t bytes);
+  std::span<std::byte> bytes() const { return buffer_.bytes(); }
+
+ private:
+  metrics::Registry registry_;
+  std::unique_ptr<comm::Endpoint> endpoint_;
+  comm::SharedBuffer buffer_;
+};
 
 /// The value in the middle, which is one of them. Precondition: there are some.
 double Median(std::vector<double> values);

@@ -15,9 +15,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "comm/communicator.h"
 #include "engine/runtime/device/tensor.h"
-#include "metrics/registry.h"
 #include "tests/engine_runtime/device/check.h"
 
 namespace heddle::runtime::testing {
@@ -216,16 +214,12 @@ TEST(DeviceCheckBeside, ProductsWithCopiesAgainstProductsAlone) {
   const c10::InferenceMode inference;
   auto device = OpenChecked();
   ASSERT_TRUE(device.ok()) << device.status().ToString();
-  metrics::Registry registry;
-  auto endpoint = comm::Endpoint::Create(
-      {.config = {.worker = "a", .job = "job", .secret = "s"}, .metrics = &registry});
-  ASSERT_TRUE(endpoint.ok()) << endpoint.status().ToString();
-  const auto slab = (*endpoint)->AllocateShared(static_cast<size_t>(2 * Slots() * CopyBytes()));
+  const auto slab = SharedSlab::Create(static_cast<size_t>(2 * Slots() * CopyBytes()));
   ASSERT_TRUE(slab.ok()) << slab.status().ToString();
-  auto registration = (*device)->RegisterHost(slab->bytes());
+  auto registration = (*device)->RegisterHost((*slab)->bytes());
   ASSERT_TRUE(registration.ok()) << registration.status().ToString();
   Products products(**device);
-  Copies copies(**device, slab->bytes());
+  Copies copies(**device, (*slab)->bytes());
   const Shape shape = ShapeFor(**device, products, copies);
   const at::Tensor expected = products.Product();
   std::vector<double> alone;

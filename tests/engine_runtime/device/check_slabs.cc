@@ -6,9 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "comm/communicator.h"
 #include "engine/runtime/device/tensor.h"
-#include "metrics/registry.h"
 #include "tests/engine_runtime/device/check.h"
 
 namespace heddle::runtime::testing {
@@ -41,18 +39,14 @@ nlohmann::json RatesOf(Device& device, const at::Tensor& host) {
 TEST(DeviceCheck, ACopyToAndFromASharedSlabIsWhole) {
   auto device = OpenChecked();
   ASSERT_TRUE(device.ok()) << device.status().ToString();
-  metrics::Registry registry;
-  auto endpoint = comm::Endpoint::Create(
-      {.config = {.worker = "a", .job = "job", .secret = "s"}, .metrics = &registry});
-  ASSERT_TRUE(endpoint.ok()) << endpoint.status().ToString();
-  const auto slab = (*endpoint)->AllocateShared(static_cast<size_t>(Size(1 << 20, 16 << 20)));
+  const auto slab = SharedSlab::Create(static_cast<size_t>(Size(1 << 20, 16 << 20)));
   ASSERT_TRUE(slab.ok()) << slab.status().ToString();
-  const at::Tensor host =
-      HostView(slab->bytes(),
-               {.dtype = DType::kI32, .shape = {static_cast<int64_t>(slab->bytes().size()) / 4}});
-  nlohmann::json figures{{"bytes", slab->bytes().size()}, {"pageable", RatesOf(**device, host)}};
+  const at::Tensor host = HostView(
+      (*slab)->bytes(),
+      {.dtype = DType::kI32, .shape = {static_cast<int64_t>((*slab)->bytes().size()) / 4}});
+  nlohmann::json figures{{"bytes", (*slab)->bytes().size()}, {"pageable", RatesOf(**device, host)}};
   const Time begun = Now();
-  auto registration = (*device)->RegisterHost(slab->bytes());
+  auto registration = (*device)->RegisterHost((*slab)->bytes());
   ASSERT_TRUE(registration.ok()) << registration.status().ToString();
   figures["seconds_to_register"] = Seconds(Now() - begun);
   figures["registered"] = RatesOf(**device, host);
