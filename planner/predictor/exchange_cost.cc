@@ -69,8 +69,8 @@ std::optional<Peers> PeersOf(const comm::LinkTable& links,
   return peers;
 }
 
-/// Seconds in which the devices make a sum of `total` bytes, of which each adds a slice; `gathered`:
-/// and reads those of the others.
+/// Seconds in which the devices make a sum, of which each adds one of `slices`; `gathered`: each then
+/// reads those of the others, too.
 double PeerSumSeconds(const Peers& peers,
                       std::span<const int> contributions,
                       comm::ShareSizes slices,

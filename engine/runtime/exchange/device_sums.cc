@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/system/host.h"
 #include "engine/runtime/device/guarded.h"
@@ -35,6 +36,7 @@ bool Succeeds(const Status& status) {
 struct Offers {
   std::vector<Bytes> handles;  ///< Of their memory; none: one has no memory, or is on another host.
   uint64_t half = 0;           ///< Bytes of half of the least memory.
+  uint64_t hash = 0;           ///< Of all records, which no other group has, nor this one again.
 };
 
 /// Reads the members' records: each has its host, the bytes of half of its memory, and the handle.
@@ -48,6 +50,7 @@ Offers OffersOf(const std::vector<Bytes>& records) {
       return {};
     }
     offers.half = std::min(offers.half, *half);
+    offers.hash = Hash64(record, offers.hash);
     const auto handle = *reader.GetRaw(reader.left());
     offers.handles.emplace_back(handle.begin(), handle.end());
   }
@@ -138,7 +141,7 @@ Status DeviceSums::AgreeIn(const Ranks& ranks, const Need& need) {
   const bool opened = Open(offers.handles, *arenas);
   std::optional<PeerTrial> trial;
   if (opened) {
-    trial.emplace(device_, arenas);
+    trial.emplace(device_, arenas, offers.hash);
   }
   HEDDLE_ASSIGN_OR_RETURN(const bool all_put,
                           all_agree(opened && Succeeds(Guarded([&] { return trial->Put(); }))));

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/random.h"
 #include "base/tensor/reduction_tree.h"
 #include "engine/runtime/device/peer_memory.h"
 
@@ -22,16 +23,15 @@ struct Kept {
 
 }  // namespace
 
-PeerTrial::PeerTrial(Device& device, std::shared_ptr<const PeerArenas> arenas)
+PeerTrial::PeerTrial(Device& device, std::shared_ptr<const PeerArenas> arenas, uint64_t seed)
     : device_(device),
       arenas_(std::move(arenas)),
+      seed_(seed),
       elements_(std::min(kMostElements, static_cast<int64_t>(arenas_->half / sizeof(float)))) {}
 
 // Whole numbers, whose sums are exact in any order.
 int64_t PeerTrial::Value(size_t member, int64_t element) const {
-  const uint64_t mixed = (static_cast<uint64_t>(element) + 1) * 0x9E3779B97F4A7C15 +
-                         static_cast<uint64_t>(member) * 0xD1B54A32D192ED03;
-  return static_cast<int64_t>(mixed >> 48);
+  return Philox(seed_, member, static_cast<uint64_t>(element))[0] >> 16;
 }
 
 std::byte* PeerTrial::PlaceOf(size_t member) const {

@@ -19,7 +19,9 @@ namespace heddle::runtime {
 class PeerTrial {
  public:
   /// `device`, which has peer_memory(), outlives this. All members' memory is open in `arenas`.
-  PeerTrial(Device& device, std::shared_ptr<const PeerArenas> arenas);
+  /// `seed`: the same at all members, and another one than that of any earlier trial, whose patterns
+  /// may still be there.
+  PeerTrial(Device& device, std::shared_ptr<const PeerArenas> arenas, uint64_t seed);
 
   /// Puts this member's pattern into its memory, and returns once it is there. Errors: the device's.
   Status Put();
@@ -34,6 +36,7 @@ class PeerTrial {
 
   Device& device_;
   const std::shared_ptr<const PeerArenas> arenas_;
+  const uint64_t seed_;
   const int64_t elements_;  ///< Of a pattern, fp32. The sum follows it.
 };
 

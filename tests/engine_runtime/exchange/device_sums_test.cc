@@ -16,6 +16,7 @@
 
 #include "engine/runtime/device/cpu_device.h"
 #include "engine/runtime/device/tensor.h"
+#include "engine/runtime/exchange/peer_trial.h"
 #include "tests/comm/cluster.h"
 #include "tests/engine_runtime/exchange/summer.h"
 #include "tests/support/device/fake_device.h"
@@ -211,6 +212,19 @@ TEST(DeviceSumsHostTest, TooManyContributionsGoThroughTheHost) {
     EXPECT_TRUE(summer.device_sums().Makes(summer.program().instructions[1]));
     ASSERT_TRUE(communicator.Barrier({.group = {}, .tag = 1, .deadline = {}}).ok());
   });
+}
+
+// Memory is given out again, with the pattern of an earlier trial.
+TEST(PeerTrialTest, WhatAnEarlierTrialLeftIsNotRead) {
+  FakeDevice device({});
+  auto arena = device.peer_memory()->Allocate(size_t{16} << 10);
+  ASSERT_TRUE(arena.ok()) << arena.status().ToString();
+  const auto arenas = std::make_shared<PeerArenas>(
+      PeerArenas{.memory = {arena->memory}, .position = 0, .half = size_t{8} << 10});
+  PeerTrial trial(device, arenas, 1);
+  ASSERT_TRUE(trial.Put().ok());
+  EXPECT_EQ(trial.Read().ToString(), Status::Ok().ToString());
+  EXPECT_EQ(PeerTrial(device, arenas, 2).Read().code(), StatusCode::kDataLoss);
 }
 
 TEST(DeviceSumsFaultsTest, AnotherOrderGivesOtherBits) {
