@@ -47,11 +47,6 @@ bool IsScarce(const UniqueFd& fd) {
   return !fd.valid() || (usable && static_cast<rlim_t>(fd.get()) >= *usable);
 }
 
-// A duplicate of `fd` under the lowest free number.
-UniqueFd Lowered(const UniqueFd& fd) {
-  return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
-}
-
 // The most unauthorised connections at a time; each takes two descriptors.
 size_t MaxUnauthorised() {
   const std::optional<rlim_t> usable = DescriptorsForConnections();
@@ -144,24 +139,25 @@ void ControlListener::Wake() {
 void ControlListener::Run() {
   while (Wait()) {
     SiftUnauthorised();
-    AdmitSpoken();
+    TakeSpoken();
     CloseSilent();
-    if (listener_ready_) {
-      AcceptAll();
-    }
+    HandSpoken();
+    AcceptAll();
   }
+  next_.Reset();
   silent_.clear();
+  spoken_.clear();
   unauthorised_.clear();
 }
 
 // Polls until something is to be done. False after Close.
 bool ControlListener::Wait() {
   std::vector<pollfd> polled = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
-  const bool accepts = Now() >= accept_again_;
+  const bool accepts = Now() >= again_;
   polled.push_back({.fd = accepts ? listener_.get() : -1, .events = POLLIN, .revents = 0});
   Time until = After(std::chrono::seconds(1));
   if (!accepts) {
-    until = std::min(until, accept_again_);
+    until = std::min(until, again_);
   }
   for (const Silent& silent : silent_) {
     until = std::min(until, silent.until);
@@ -176,9 +172,9 @@ bool ControlListener::Wait() {
       ::poll(polled.data(), polled.size(), static_cast<int>(std::max<int64_t>(left, 0)));
   const bool any = ready > 0;
   listener_ready_ = any && polled[1].revents != 0;
-  spoken_.assign(silent_.size(), false);
+  readable_.assign(silent_.size(), false);
   for (size_t i = 0; any && i < silent_.size(); ++i) {
-    spoken_[i] = polled[i + 2].revents != 0;
+    readable_[i] = polled[i + 2].revents != 0;
   }
   ended_.assign(unauthorised_.size(), false);
   for (size_t i = 0; any && i < unauthorised_.size(); ++i) {
@@ -216,49 +212,63 @@ void ControlListener::EndOldestUnauthorised() {
   unauthorised_.pop_front();
 }
 
-bool ControlListener::MakeRoom() {
+ControlListener::Room ControlListener::MakeRoom() {
   if (!silent_.empty()) {
     silent_.pop_front();
-    return true;
+    return Room::kNow;
   }
-  if (!unauthorised_.empty()) {
-    EndOldestUnauthorised();
-    return true;
+  if (unauthorised_.empty()) {
+    return Room::kNever;
   }
-  return false;
+  EndOldestUnauthorised();
+  again_ = After(kAcceptAgainAfter);
+  return Room::kSoon;
 }
 
-void ControlListener::Hand(UniqueFd connection, char first_byte) {
-  while (unauthorised_.size() >= MaxUnauthorised()) {
-    EndOldestUnauthorised();
-  }
-  UniqueFd second = Lowered(connection);
-  if (IsScarce(second)) {
+ControlListener::Room ControlListener::Duplicate(const UniqueFd& fd, UniqueFd& duplicate) {
+  Room room = Room::kNow;
+  while (room == Room::kNow) {
+    duplicate = UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));  // The lowest free number.
+    if (!IsScarce(duplicate)) {
+      return room;
+    }
     NoteShortage("few descriptors are left");
-    MakeRoom();
-    return;  // Closes this connection; its client connects again.
+    room = MakeRoom();
   }
-  std::string peer = PeerOf(connection);
-  unauthorised_.push_back(
-      {.fd = std::move(second), .peer = std::move(peer), .until = After(named_within_)});
-  admit_(std::move(connection), first_byte);
+  duplicate.Reset();
+  return room;
 }
 
-void ControlListener::AdmitSpoken() {
+void ControlListener::TakeSpoken() {
   std::deque<Silent> still;
-  std::vector<UniqueFd> spoken;
   for (size_t i = 0; i < silent_.size(); ++i) {
-    if (spoken_[i]) {
-      spoken.push_back(std::move(silent_[i].fd));
+    if (readable_[i]) {
+      spoken_.push_back(std::move(silent_[i].fd));
     } else {
       still.push_back(std::move(silent_[i]));
     }
   }
   silent_ = std::move(still);
-  for (UniqueFd& connection : spoken) {  // After the split: Hand may close a silent connection.
+}
+
+void ControlListener::HandSpoken() {
+  while (!spoken_.empty() && Now() >= again_) {
+    while (unauthorised_.size() >= MaxUnauthorised()) {
+      EndOldestUnauthorised();
+    }
+    UniqueFd second;
+    const Room room = Duplicate(spoken_.front(), second);
+    if (room == Room::kSoon) {
+      return;
+    }
+    UniqueFd connection = std::move(spoken_.front());
+    spoken_.pop_front();
     char byte = 0;
-    if (::recv(connection.get(), &byte, 1, MSG_PEEK) == 1) {
-      Hand(std::move(connection), byte);
+    // Without room it is closed: all others are authorised and stay.
+    if (room == Room::kNow && ::recv(connection.get(), &byte, 1, MSG_PEEK) == 1) {
+      unauthorised_.push_back(
+          {.fd = std::move(second), .peer = PeerOf(connection), .until = After(named_within_)});
+      admit_(std::move(connection), byte);
     }
   }
 }
@@ -272,8 +282,12 @@ void ControlListener::CloseSilent() {
 void ControlListener::AcceptAll() {
   // Accepts at most kMaxSilent at a time: the rest is accepted after the next poll of the silent
   // ones.
-  for (size_t i = 0; i < kMaxSilent; ++i) {
-    UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const bool any = listener_ready_ || next_.valid();
+  for (size_t i = 0; any && i < kMaxSilent && Now() >= again_; ++i) {
+    UniqueFd fd = std::move(next_);
+    if (!fd.valid()) {
+      fd = UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    }
     const int error = errno;
     if (!fd.valid()) {
       const bool nobody = error == EAGAIN || error == EWOULDBLOCK;
@@ -281,24 +295,21 @@ void ControlListener::AcceptAll() {
         return;
       }
       NoteShortage(std::generic_category().message(error));
-      const bool at_once = !silent_.empty();
-      MakeRoom();
-      if (!at_once) {
-        accept_again_ = After(kAcceptAgainAfter);
-        return;
+      if (MakeRoom() == Room::kNever) {
+        again_ = After(kAcceptAgainAfter);
       }
       continue;
     }
     if (IsScarce(fd)) {
-      NoteShortage("few descriptors are left");
-      // All other connections are authorised and stay; this one is closed.
-      if (!MakeRoom()) {
+      UniqueFd lower;
+      const Room room = Duplicate(fd, lower);
+      if (room == Room::kSoon) {
+        next_ = std::move(fd);
+      }
+      if (room != Room::kNow) {  // Never: all others are authorised and stay; this one is closed.
         continue;
       }
-      fd = Lowered(fd);
-      if (IsScarce(fd)) {
-        continue;
-      }
+      fd = std::move(lower);
     }
     const int on = 1;
     ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

@@ -5,8 +5,8 @@
 /// A connection has three stages. It is silent until its first byte arrives; then it is handed to
 /// gRPC. It is unauthorised until a call on it is authorised (Name); then it may stay open. Silent
 /// and unauthorised connections are limited in number and in time: the oldest is closed when there
-/// are too many or descriptors run out. Descriptors in reserve for files and for authorised
-/// connections are never given to them.
+/// are too many or descriptors run out, and the newest waits until its descriptors are free.
+/// Descriptors in reserve for files and for authorised connections are never given to them.
 #pragma once
 
 #include <cstdint>
@@ -70,20 +70,25 @@ class ControlListener {
         port_(port),
         named_within_(named_within) {}
 
+  /// Whether a connection can have one more descriptor.
+  enum class Room { kNow, kSoon, kNever };
+
   void Run();
   void Wake();
   bool Wait() HEDDLE_EXCLUDES(mutex_);
   void AcceptAll();
-  void AdmitSpoken();
-  void Hand(UniqueFd connection, char first_byte);
+  void TakeSpoken();
+  void HandSpoken();
   void CloseSilent();
   /// Forgets unauthorised connections that were named or have closed, and shuts down those whose
   /// time is over.
   void SiftUnauthorised() HEDDLE_EXCLUDES(mutex_);
   void EndOldestUnauthorised();
-  /// Closes the oldest silent connection, or else the oldest unauthorised one, to free a descriptor
-  /// (gRPC frees that of an unauthorised one soon after). False: there is none.
-  bool MakeRoom();
+  /// Closes the oldest silent connection, whose descriptor is free at once, or else the oldest
+  /// unauthorised one, whose other descriptor gRPC frees soon. kNever: there is none.
+  Room MakeRoom();
+  /// Makes a duplicate of `fd` that is not in the reserve, with MakeRoom where it takes that.
+  Room Duplicate(const UniqueFd& fd, UniqueFd& duplicate);
   void NoteShortage(std::string_view what);
 
   const UniqueFd listener_;
@@ -91,12 +96,14 @@ class ControlListener {
   const int port_;
   const Duration named_within_;
   Admit admit_;
+  UniqueFd next_;                          ///< Accepted; waits for a descriptor. Not valid: none.
   std::deque<Silent> silent_;              ///< By time of arrival.
-  std::vector<bool> spoken_;               ///< By index in silent_: readable at the last poll.
+  std::vector<bool> readable_;             ///< By index in silent_, at the last poll.
+  std::deque<UniqueFd> spoken_;            ///< Those that are to be handed to gRPC.
   std::deque<Unauthorised> unauthorised_;  ///< By time of the first byte.
   std::vector<bool> ended_;                ///< By index in unauthorised_: closed at the last poll.
   bool listener_ready_ = false;
-  Time accept_again_{};  ///< When to accept again after a failure.
+  Time again_{};  ///< When to accept and hand over again after there was no descriptor.
   Time noted_{};
 
   Mutex mutex_;

@@ -1,6 +1,7 @@
 // Whom the coordinator's listener closes where descriptors run out. A process of its own: nobody
 // else in it opens or closes descriptors meanwhile, as gRPC's threads do.
-#include <array>
+#include <memory>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -14,7 +15,7 @@
 namespace heddle::elastic {
 namespace {
 
-constexpr Duration kPatience = std::chrono::minutes(2);
+constexpr auto kPatience = std::chrono::minutes(2);
 
 // So few that each further one is needed for something else; all again at the end.
 class ScarceDescriptors {
@@ -35,55 +36,68 @@ class ScarceDescriptors {
   rlimit before_{};
 };
 
-TEST(ControlListenerRoomTest, WhoSaysNothingMakesRoomForThoseThatSpokeAtOnce) {
-  auto listener = ControlListener::Open("127.0.0.1:0");
-  ASSERT_TRUE(listener.ok());
-  Mutex mutex;
-  CondVar changed;
-  std::vector<UniqueFd> taken;
-  bool go_on = false;
-  // The first one keeps the listener from its next look, so that the others have spoken before it.
-  (*listener)->Start([&](UniqueFd connection, char /*first_byte*/) {
-    const MutexLock lock(mutex);
-    taken.push_back(std::move(connection));
-    changed.NotifyAll();
-    for (const Deadline until = After(kPatience); !go_on && Now() < until;) {
-      changed.WaitUntil(mutex, until);
-    }
-  });
-  std::vector<UniqueFd> peers;
-  for (int i = 0; i < 4; ++i) {
-    auto fd = ConnectTo("127.0.0.1:" + std::to_string((*listener)->port()), After(kPatience));
-    ASSERT_TRUE(fd.ok()) << fd.status().ToString();
-    peers.push_back(std::move(*fd));
+/// A listener and its peers. The first connection that it hands over keeps it from its next look until
+/// GoOn, so that others have spoken before it.
+class ControlListenerRoomTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto listener = ControlListener::Open("127.0.0.1:0", kPatience);
+    ASSERT_TRUE(listener.ok());
+    listener_ = *std::move(listener);
+    listener_->Start([this](UniqueFd connection, char /*first_byte*/) {
+      const MutexLock lock(mutex_);
+      taken_.push_back(std::move(connection));
+      changed_.NotifyAll();
+      for (const Deadline until = After(kPatience); !go_on_ && Now() < until;) {
+        changed_.WaitUntil(mutex_, until);
+      }
+    });
   }
-  const auto await_taken = [&](size_t count) {
-    const MutexLock lock(mutex);
-    for (const Deadline until = After(kPatience); taken.size() < count && Now() < until;) {
-      changed.WaitUntil(mutex, until);
-    }
-    return taken.size() == count;
-  };
-  ASSERT_EQ(::send(peers[3].get(), "x", 1, MSG_NOSIGNAL), 1);
-  ASSERT_TRUE(await_taken(1));
-  ASSERT_EQ(::send(peers[1].get(), "x", 1, MSG_NOSIGNAL), 1);
-  ASSERT_EQ(::send(peers[2].get(), "x", 1, MSG_NOSIGNAL), 1);
-  {
-    const ScarceDescriptors scarce;
-    {
-      const MutexLock lock(mutex);
-      go_on = true;
-      changed.NotifyAll();
-    }
-    EXPECT_TRUE(await_taken(2)) << "there was room when the first of the two had found none";
+  UniqueFd Connect() {
+    auto fd = ConnectTo("127.0.0.1:" + std::to_string(listener_->port()), After(kPatience));
+    EXPECT_TRUE(fd.ok()) << fd.status().ToString();
+    return fd.ok() ? *std::move(fd) : UniqueFd();
   }
-  pollfd silent{.fd = peers[0].get(), .events = POLLIN, .revents = 0};
-  EXPECT_EQ(::poll(&silent, 1, 1000), 1) << "who said nothing makes room";
-  // Which of the two is looked at first is the kernel's choice.
-  std::array<pollfd, 2> spoken{pollfd{.fd = peers[1].get(), .events = POLLIN, .revents = 0},
-                               pollfd{.fd = peers[2].get(), .events = POLLIN, .revents = 0}};
-  EXPECT_EQ(::poll(spoken.data(), spoken.size(), 1000), 1);
-  (*listener)->Close();
+  static void Speak(const UniqueFd& fd) { ASSERT_EQ(::send(fd.get(), "x", 1, MSG_NOSIGNAL), 1); }
+  static bool Closes(const UniqueFd& fd) {
+    pollfd polled{.fd = fd.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&polled, 1, std::chrono::milliseconds(kPatience).count()) == 1;
+  }
+  bool AwaitTaken(size_t count) {
+    const MutexLock lock(mutex_);
+    for (const Deadline until = After(kPatience); taken_.size() < count && Now() < until;) {
+      changed_.WaitUntil(mutex_, until);
+    }
+    return taken_.size() >= count;
+  }
+  void GoOn() {
+    const MutexLock lock(mutex_);
+    go_on_ = true;
+    changed_.NotifyAll();
+  }
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<UniqueFd> taken_;
+  bool go_on_ = false;
+  std::unique_ptr<ControlListener> listener_;  // Last: it uses what stands above.
+};
+
+TEST_F(ControlListenerRoomTest, WhoSaysNothingMakesRoomAtOnceAndAStrangerLater) {
+  const UniqueFd silent = Connect();
+  const UniqueFd one = Connect();
+  const UniqueFd other = Connect();
+  const UniqueFd stranger = Connect();
+  Speak(stranger);
+  ASSERT_TRUE(AwaitTaken(1));
+  Speak(one);
+  Speak(other);
+  const ScarceDescriptors scarce;
+  GoOn();
+  EXPECT_TRUE(Closes(silent));
+  EXPECT_TRUE(AwaitTaken(2)) << "there was room";
+  EXPECT_TRUE(Closes(stranger));
+  EXPECT_TRUE(AwaitTaken(3)) << "who had spoken waits until there is room";
 }
 
 }  // namespace

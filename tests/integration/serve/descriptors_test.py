@@ -3,12 +3,13 @@ strangers that say one byte, who never take what is kept for files and members.
 """
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import HEDDLE, PATIENCE, Scratch, heddle, processes, wait_for  # noqa: E402
+from harness import HEDDLE, PATIENCE, Scratch, processes, wait_for  # noqa: E402
 from harness.text_data import prose  # noqa: E402
 from harness.served import WORKERS, Cluster, write_job  # noqa: E402
 
@@ -16,6 +17,8 @@ STEPS = 20
 LIMIT = 128
 RESERVE = 32  # Of the listener.
 IDLE = 200
+ROUNDS = 5
+ESTABLISHED = "01"  # A state of /proc/net/tcp.
 
 
 class NarrowCluster(Cluster):
@@ -66,6 +69,32 @@ def flood(listen, word):
     return connections
 
 
+def connections_to(listen):
+    """How many this machine's processes have to it."""
+    end = f":{int(listen.rsplit(':', 1)[1]):04X}"
+    rows = []
+    for family in ("tcp", "tcp6"):  # gRPC's own are of the latter.
+        with open(f"/proc/net/{family}", encoding="ascii") as table:
+            rows += [line.split() for line in table]
+    return sum(row[2].endswith(end) and row[3] == ESTABLISHED for row in rows)
+
+
+def check_answered_behind(cluster, word):
+    """Strangers and `heddle status`, the last of all, are there before the coordinator looks at any of them."""
+    cluster.coordinator.send_signal(signal.SIGSTOP)
+    try:
+        connections = flood(cluster.listen, word)
+        strangers = connections_to(cluster.listen)
+        asked = subprocess.Popen([HEDDLE, "status", "--coordinator", cluster.listen], stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
+        wait_for("its connection", lambda: connections_to(cluster.listen) > strangers)
+    finally:
+        cluster.coordinator.send_signal(signal.SIGCONT)
+    said, _ = asked.communicate(timeout=PATIENCE)
+    assert asked.returncode == 0, said
+    return connections
+
+
 def check_reserve(process):
     """No connection has one of the last descriptors, but for one that is being judged."""
     folder = f"/proc/{process.pid}/fd"
@@ -87,10 +116,9 @@ def main():
             cluster.serve()
             connections = []
             for word in (b"", b"\x16", b"P"):
-                connections += flood(cluster.listen, word)
-                check_reserve(cluster.coordinator)
-                done = heddle("status", "--coordinator", cluster.listen)
-                assert done.returncode == 0, done
+                for _ in range(ROUNDS):
+                    connections += check_answered_behind(cluster, word)
+                    check_reserve(cluster.coordinator)
             cluster.submit(job)
             for name in WORKERS:
                 cluster.worker(name)
