@@ -2,36 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include <fmt/format.h>
+
+#include "tests/support/graph/exchange_values.h"
 
 namespace heddle::testing {
 namespace {
 
 using graph::Exchange;
-using graph::ExchangeForm;
 using graph::LocalGraph;
 using graph::Range;
 using graph::TensorId;
-
-/// Calls visit(element of the part, element of the whole) for the part of a tensor of `shape` that
-/// is `box`.
-void ForEach(const Box& box,
-             const Shape& shape,
-             const std::function<void(int64_t, int64_t)>& visit) {
-  for (int64_t e = 0; e < ElementCount(box.extent); ++e) {
-    int64_t rest = e;
-    int64_t stride = 1;
-    int64_t whole = 0;
-    for (size_t d = shape.size(); d > 0; --d) {
-      whole += (box.offset[d - 1] + rest % box.extent[d - 1]) * stride;
-      rest /= box.extent[d - 1];
-      stride *= shape[d - 1];
-    }
-    visit(e, whole);
-  }
-}
 
 bool Near(double a, double b) {
   return std::abs(a - b) <= 1e-9 * (1 + std::abs(b));
@@ -55,7 +37,9 @@ class Runner {
   void RunNode(size_t member, const graph::Node& node);
   void Make(const Exchange& exchange);
   void CheckRange(size_t member, TensorId id, int dim, Range range);
-  DenseTensor Received(const Exchange& exchange, size_t receiver);
+  DenseTensor Received(const Exchange& exchange,
+                       const std::vector<std::optional<DenseTensor>>& sent,
+                       size_t receiver);
   void Store(size_t member, TensorId id, DenseTensor value);
   std::optional<DenseTensor>& Value(size_t member, TensorId id) {
     return result_.tensors[member][static_cast<size_t>(id)];
@@ -77,9 +61,7 @@ Runner::Runner(const std::vector<LocalGraph>& members,
     result_.tensors.emplace_back(members[m].graph.tensors.size());
     for (const auto& [id, whole] : inputs) {
       if (const auto& box = members[m].boxes[static_cast<size_t>(id)]) {
-        DenseTensor part(box->extent);
-        ForEach(*box, whole.shape, [&](int64_t to, int64_t from) { part[to] = whole[from]; });
-        Value(m, id) = std::move(part);
+        Value(m, id) = TakeBox(whole, *box);
       }
     }
   }
@@ -160,10 +142,14 @@ void Runner::Make(const Exchange& exchange) {
                          members_[m].graph.tensor(exchange.from).name));
     }
   }
+  std::vector<std::optional<DenseTensor>> sent;
+  for (size_t m = 0; m < members_.size(); ++m) {
+    sent.push_back(Value(m, exchange.from));
+  }
   std::vector<DenseTensor> received(members_.size());
   for (size_t m = 0; m < members_.size() && result_.refused.empty(); ++m) {
     if (!exchange.received[m].empty()) {
-      received[m] = Received(exchange, m);
+      received[m] = Received(exchange, sent, m);
     }
   }
   for (size_t m = 0; m < members_.size() && result_.refused.empty(); ++m) {
@@ -173,45 +159,15 @@ void Runner::Make(const Exchange& exchange) {
   }
 }
 
-/// Element by element, from every member that has it; without a message, from the member itself.
-DenseTensor Runner::Received(const Exchange& exchange, size_t receiver) {
-  const bool adds = exchange.form == ExchangeForm::kSum || exchange.form == ExchangeForm::kScatter;
-  const bool fills = exchange.form == ExchangeForm::kFill;
-  const bool own = fills || exchange.form == ExchangeForm::kSlice;
-  DenseTensor made(members_[receiver].graph.tensor(exchange.to).type.shape);
-  const auto dim = static_cast<size_t>(exchange.dim);
-  int64_t inner = 1;
-  for (size_t d = dim + 1; d < made.shape.size(); ++d) {
-    inner *= made.shape[d];
-  }
-  for (int64_t e = 0; e < ElementCount(made.shape); ++e) {
-    const int64_t outer = e / inner / made.shape[dim];
-    const int64_t row = exchange.received[receiver].begin + e / inner % made.shape[dim];
-    std::vector<double> values;
-    for (size_t s = 0; s < members_.size(); ++s) {
-      const Range sent = exchange.sent[s];
-      if (row < sent.begin || row >= sent.end || (own && s != receiver)) {
-        continue;
-      }
-      const DenseTensor& source = *Value(s, exchange.from);
-      values.push_back(
-          source[(outer * (sent.end - sent.begin) + row - sent.begin) * inner + e % inner]);
-    }
-    if (values.empty() && fills) {
-      continue;
-    }
-    if (values.empty()) {
-      Refuse(fmt::format("nobody has row {} of '{}'", row,
-                         members_[0].graph.tensor(exchange.from).name));
-      return made;
-    }
-    made[e] = values[0];
-    for (size_t i = 1; i < values.size(); ++i) {
-      if (!adds && exchange.form != ExchangeForm::kMax && !Near(values[i], made[e])) {
-        Refuse(fmt::format("copies of '{}' differ", members_[0].graph.tensor(exchange.from).name));
-      }
-      made[e] = adds ? made[e] + values[i] : std::max(made[e], values[i]);
-    }
+DenseTensor Runner::Received(const Exchange& exchange,
+                             const std::vector<std::optional<DenseTensor>>& sent,
+                             size_t receiver) {
+  const graph::Graph& graph = members_[receiver].graph;
+  std::string why;
+  DenseTensor made =
+      MakeExchange(exchange, sent, receiver, graph.tensor(exchange.to).type.shape, why);
+  if (!why.empty()) {
+    Refuse(fmt::format("'{}': {}", graph.tensor(exchange.to).name, why));
   }
   return made;
 }
@@ -268,7 +224,7 @@ std::optional<DenseTensor> Assemble(const LockstepRun& run,
     if (!box) {
       continue;
     }
-    ForEach(*box, shape, [&](int64_t from, int64_t to) {
+    ForEachIn(*box, shape, [&](int64_t from, int64_t to) {
       const double value = (*part)[from];
       const auto known = has[static_cast<size_t>(to)];
       agree = agree && (sharding.partial() || !known || Near(value, whole[to]));

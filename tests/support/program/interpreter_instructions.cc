@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "engine/graph/operator.h"
-#include "tests/support/program/exchange_values.h"
+#include "tests/support/graph/exchange_values.h"
 #include "tests/support/program/interpreter.h"
 
 namespace heddle::testing {

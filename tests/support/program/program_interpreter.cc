@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "engine/program/stage_graph.h"
 #include "engine/program/stages.h"
-#include "tests/support/program/exchange_values.h"
+#include "tests/support/graph/exchange_values.h"
 #include "tests/support/program/interpreter.h"
 
 namespace heddle::testing {

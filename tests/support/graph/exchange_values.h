@@ -1,7 +1,8 @@
 /// \file
-/// What an exchange makes, element by element.
+/// What an exchange makes, and what a tensor has in a box, element by element.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,11 @@ DenseTensor MakeExchange(const graph::Exchange& exchange,
                          size_t receiver,
                          const Shape& shape,
                          std::string& why);
+
+/// Calls visit(element of the part, element of the whole) for the part of `shape` that is `box`.
+void ForEachIn(const Box& box,
+               const Shape& shape,
+               const std::function<void(int64_t, int64_t)>& visit);
 
 /// The part of a tensor that is `box`.
 DenseTensor TakeBox(const DenseTensor& whole, const Box& box);

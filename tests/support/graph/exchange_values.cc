@@ -1,34 +1,13 @@
-#include "tests/support/program/exchange_values.h"
+#include "tests/support/graph/exchange_values.h"
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 namespace heddle::testing {
-namespace {
 
 using graph::Exchange;
 using graph::ExchangeForm;
 using graph::Range;
-
-/// Calls visit(element of the part, element of the whole) for the part of `shape` that is `box`.
-void ForEach(const Box& box,
-             const Shape& shape,
-             const std::function<void(int64_t, int64_t)>& visit) {
-  for (int64_t e = 0; e < ElementCount(box.extent); ++e) {
-    int64_t rest = e;
-    int64_t stride = 1;
-    int64_t whole = 0;
-    for (size_t d = shape.size(); d > 0; --d) {
-      whole += (box.offset[d - 1] + rest % box.extent[d - 1]) * stride;
-      rest /= box.extent[d - 1];
-      stride *= shape[d - 1];
-    }
-    visit(e, whole);
-  }
-}
-
-}  // namespace
 
 DenseTensor MakeExchange(const Exchange& exchange,
                          const std::vector<std::optional<DenseTensor>>& sent,
@@ -80,9 +59,25 @@ DenseTensor MakeExchange(const Exchange& exchange,
   return made;
 }
 
+void ForEachIn(const Box& box,
+               const Shape& shape,
+               const std::function<void(int64_t, int64_t)>& visit) {
+  for (int64_t e = 0; e < ElementCount(box.extent); ++e) {
+    int64_t rest = e;
+    int64_t stride = 1;
+    int64_t whole = 0;
+    for (size_t d = shape.size(); d > 0; --d) {
+      whole += (box.offset[d - 1] + rest % box.extent[d - 1]) * stride;
+      rest /= box.extent[d - 1];
+      stride *= shape[d - 1];
+    }
+    visit(e, whole);
+  }
+}
+
 DenseTensor TakeBox(const DenseTensor& whole, const Box& box) {
   DenseTensor part(box.extent);
-  ForEach(box, whole.shape, [&](int64_t to, int64_t from) { part[to] = whole[from]; });
+  ForEachIn(box, whole.shape, [&](int64_t to, int64_t from) { part[to] = whole[from]; });
   return part;
 }
 
@@ -91,7 +86,7 @@ bool PutBox(const DenseTensor& part, const Box& box, DenseTensor& whole, std::ve
   if (!same) {
     return false;
   }
-  ForEach(box, whole.shape, [&](int64_t from, int64_t to) {
+  ForEachIn(box, whole.shape, [&](int64_t from, int64_t to) {
     const auto index = static_cast<size_t>(to);
     same = same && (!has[index] || whole[to] == part[from]);
     whole[to] = part[from];
