@@ -3,6 +3,7 @@
 /// export their memory, over a transport that places messages in it, gives the processor's bits;
 /// where a trial, a flush or a registration fails, too, or the run ends.
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
@@ -124,8 +125,11 @@ TEST_F(DirectMessagesTest, RegistrationsThatAreLostInAStepEndItAndTheNextGoesThr
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto lose = [this] {
     TrainingOptions options = Direct();
-    options.after_trial = [](int /*rank*/) {
-      Placing().lasts = Placing().to_device + 5 * kMessage;
+    std::atomic<size_t> tried = 0;
+    options.after_trial = [&](int /*rank*/) {
+      if (++tried == plan_.workers.size()) {  // Before, a trial would be lost, and not a step.
+        Placing().lasts = Placing().to_device + 5 * kMessage;
+      }
     };
     options.look_at = [](Device& /*device*/) {};
     EXPECT_FALSE(Train(graph_, plan_, options).status.ok());
