@@ -253,6 +253,11 @@ void ControlListener::TakeSpoken() {
 
 void ControlListener::HandSpoken() {
   while (!spoken_.empty() && Now() >= again_) {
+    char byte = 0;
+    if (::recv(spoken_.front().get(), &byte, 1, MSG_PEEK) != 1) {  // It has closed.
+      spoken_.pop_front();
+      continue;
+    }
     while (unauthorised_.size() >= MaxUnauthorised()) {
       EndOldestUnauthorised();
     }
@@ -263,9 +268,7 @@ void ControlListener::HandSpoken() {
     }
     UniqueFd connection = std::move(spoken_.front());
     spoken_.pop_front();
-    char byte = 0;
-    // Without room it is closed: all others are authorised and stay.
-    if (room == Room::kNow && ::recv(connection.get(), &byte, 1, MSG_PEEK) == 1) {
+    if (room == Room::kNow) {  // Else it is closed: all others are authorised and stay.
       unauthorised_.push_back(
           {.fd = std::move(second), .peer = PeerOf(connection), .until = After(named_within_)});
       admit_(std::move(connection), byte);
