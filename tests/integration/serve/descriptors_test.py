@@ -69,14 +69,28 @@ def flood(listen, word):
     return connections
 
 
-def connections_to(listen):
-    """How many this machine's processes have to it."""
+def descriptors(process):
+    """What its descriptors are, by number."""
+    folder = f"/proc/{process.pid}/fd"
+    found = {}
+    for name in os.listdir(folder):
+        try:
+            found[int(name)] = os.readlink(f"{folder}/{name}")
+        except FileNotFoundError:
+            pass  # Closed meanwhile.
+    return found
+
+
+def is_connected(process, listen):
+    """Whether the process has a connection to it."""
+    own = descriptors(process).values()
     end = f":{int(listen.rsplit(':', 1)[1]):04X}"
-    rows = []
     for family in ("tcp", "tcp6"):  # gRPC's own are of the latter.
         with open(f"/proc/net/{family}", encoding="ascii") as table:
-            rows += [line.split() for line in table]
-    return sum(row[2].endswith(end) and row[3] == ESTABLISHED for row in rows)
+            for row in map(str.split, table):
+                if row[2].endswith(end) and row[3] == ESTABLISHED and f"socket:[{row[9]}]" in own:
+                    return True
+    return False
 
 
 def check_answered_behind(cluster, word):
@@ -84,10 +98,9 @@ def check_answered_behind(cluster, word):
     cluster.coordinator.send_signal(signal.SIGSTOP)
     try:
         connections = flood(cluster.listen, word)
-        strangers = connections_to(cluster.listen)
         asked = subprocess.Popen([HEDDLE, "status", "--coordinator", cluster.listen], stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True)
-        wait_for("its connection", lambda: connections_to(cluster.listen) > strangers)
+        wait_for("its connection", lambda: is_connected(asked, cluster.listen))
     finally:
         cluster.coordinator.send_signal(signal.SIGCONT)
     said, _ = asked.communicate(timeout=PATIENCE)
@@ -97,14 +110,8 @@ def check_answered_behind(cluster, word):
 
 def check_reserve(process):
     """No connection has one of the last descriptors, but for one that is being judged."""
-    folder = f"/proc/{process.pid}/fd"
-    high = []
-    for name in os.listdir(folder):
-        try:
-            if int(name) >= LIMIT - RESERVE and os.readlink(f"{folder}/{name}").startswith("socket:"):
-                high.append(name)
-        except FileNotFoundError:
-            pass  # Closed meanwhile.
+    high = [number for number, what in descriptors(process).items()
+            if number >= LIMIT - RESERVE and what.startswith("socket:")]
     assert len(high) <= 1, high
 
 
